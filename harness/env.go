@@ -1,0 +1,111 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Env is the world as a scenario's Drive sees it: clients, server processes,
+// upstream wires, the database, and a notebook. Whatever it does is recorded
+// in the history. Implemented by the conductor (package run).
+type Env interface {
+	Plan() Plan
+	Params() Params
+
+	// Now is the offset from the run's epoch, the stamp of all records.
+	Now() time.Duration
+
+	// Do makes one call on a connection of its own and records it. Whatever
+	// happens to the call is in the operation, never an error of Do.
+	Do(ctx context.Context, r Request) Operation
+
+	// DoAll makes the calls with at most limit in flight, not at a barrier:
+	// for preparing. The operations come in the order of the requests.
+	DoAll(ctx context.Context, requests []Request, limit int) []Operation
+
+	// Burst releases the requests at one barrier. The error says why there
+	// was no burst (could not connect, an answer before the release); what
+	// became of each request is in its operation, in the order of the requests.
+	Burst(ctx context.Context, b Burst) (BurstReport, []Operation, error)
+
+	Servers() []Server
+	Upstream(name string) Upstream
+	Redis() Cuttable
+	Database() Database
+
+	// Advance moves the server's clock (reference server's test mode).
+	Advance(ctx context.Context, by time.Duration) error
+
+	// Await asks the condition until it holds. The error, when the deadline
+	// passes first, names what was waited for and the last state seen.
+	Await(ctx context.Context, what string, deadline time.Duration, holds func(context.Context) (bool, string, error)) error
+
+	Record(e Event)                                      // At is filled in when zero
+	Measure(name string, value float64)                  // a figure for the result
+	Witness(kind string, want, got float64, text string) // evidence that the race took place
+}
+
+// A Server is one server process (replica) under test.
+type Server interface {
+	Name() string                                 // "sut-1"
+	URL() string                                  // base URL; "" when not running
+	Start(ctx context.Context) error              // start (again) and wait until it is ready
+	Kill(ctx context.Context) error               // SIGKILL, then wait until it is gone
+	Terminate(ctx context.Context) error          // SIGTERM, then wait until it is gone
+	Signal(ctx context.Context, sig string) error // "STOP", "CONT", "TERM", without waiting
+}
+
+// An Upstream is the wire in front of one upstream system and the double behind it.
+type Upstream interface {
+	// Calls gives the ledger so far, in order of arrival.
+	Calls() []UpstreamCall
+
+	// Inject installs a fault; heal takes it back. Faults are tried in the
+	// order in which they were installed; the first that matches is used.
+	Inject(f UpstreamFault) (heal func())
+
+	// Configure sets the double's behaviour; what v may hold is the double's word.
+	Configure(ctx context.Context, v any) error
+
+	// Ledger gives the double's own account of what it did, as JSON.
+	Ledger(ctx context.Context) (json.RawMessage, error)
+}
+
+// A Moment is a named instant in the life of an upstream call.
+type Moment string
+
+// The moments of an upstream call.
+const (
+	MomentReceived Moment = "upstream-received" // the server's request is here, not forwarded yet
+	MomentAccepted Moment = "upstream-accepted" // the upstream has done its work and answered; the answer is not forwarded yet
+)
+
+// An UpstreamFault is something done to upstream calls at a moment.
+type UpstreamFault struct {
+	Name   string
+	Method string // "" for any
+	Path   string // exact path, "" for any
+	Caller string // replica, "" for any
+	Nth    int    // only the n-th matching call, from 1; 0 for every one
+	At     Moment
+
+	// At the moment, in this order:
+	Do    func(ctx context.Context, c UpstreamCall) // e.g. kill the caller; runs to its end before the call goes on
+	Delay time.Duration                             // wait this long
+	Hold  <-chan struct{}                           // wait until closed, at most until the run ends
+	Drop  bool                                      // close the caller's connection (reset) instead of going on
+	_     struct{}
+}
+
+// Cuttable is a wire that can be cut and mended: every connection is closed
+// and new ones are refused while it is cut.
+type Cuttable interface {
+	Cut() (mend func())
+}
+
+// Database reads and writes the database of the scenario from outside the server.
+type Database interface {
+	Query(ctx context.Context, sql string, args ...any) ([]Row, error)
+	Exec(ctx context.Context, sql string, args ...any) (affected int64, err error)
+}
