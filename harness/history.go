@@ -99,10 +99,27 @@ type Record struct {
 	Upstream []UpstreamCall
 	Counts   []UpstreamCount
 	Rows     map[string]Rows
+	Activity []ActivitySample
 	Witness  []Witness
 	Measured map[string]float64
 	Trouble  []Trouble // what went wrong in the run itself
 	_        struct{}
+}
+
+// An ActivitySample is one look at the database sessions of the servers under test.
+type ActivitySample struct {
+	At   time.Duration     `json:"at_ns"`
+	Open []OpenTransaction `json:"open,omitempty"` // sessions idle in a transaction at that instant
+	_    struct{}
+}
+
+// An OpenTransaction is a session that is idle in a transaction.
+type OpenTransaction struct {
+	Replica string        `json:"replica"`  // application_name
+	PID     int           `json:"pid"`      // backend
+	Since   time.Duration `json:"since_ns"` // when it fell idle
+	Query   string        `json:"query"`    // its last statement
+	_       struct{}
 }
 
 // A Witness is evidence that the race a scenario is about took place.

@@ -113,7 +113,11 @@ type Check struct {
 	// and stores in the record under the check's ID.
 	SQL string
 
-	// Judge decides. The conductor fills ID and Rule of the verdict.
+	// NeedsSettled marks checks that only hold once the system is quiescent.
+	// They are Unknown when the run had trouble.
+	NeedsSettled bool
+
+	// Judge decides. Package check fills ID and Rule of the verdict.
 	Judge func(Record) Verdict
 	_     struct{}
 }

@@ -1,0 +1,103 @@
+package check
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// evidenceRows bounds how many violating rows are printed; the rest stay in
+// rows.jsonl of the run directory.
+const evidenceRows = 10
+
+// SQL makes a check of the query in the file: it holds when the query returns
+// no row. The first line of the file is a comment; it is the sentence printed
+// when the invariant is violated. A file without it is a programming error
+// and panics, as the files are embedded.
+//
+// where is the folder of the files in the repository, for the reader.
+func SQL(id string, files fs.FS, name, where string) harness.Check {
+	text, err := fs.ReadFile(files, name)
+	if err != nil {
+		panic(fmt.Sprintf("invariant %s: %v", id, err))
+	}
+	first, query, _ := strings.Cut(string(text), "\n")
+	sentence, ok := strings.CutPrefix(first, "-- ")
+	if !ok || strings.TrimSpace(query) == "" {
+		panic(fmt.Sprintf("invariant %s: %s must start with a comment line that says the rule, then the query", id, name))
+	}
+	return harness.Check{
+		ID: id, Doc: sentence, Rule: path.Join(where, name), SQL: string(text), NeedsSettled: true,
+		Judge: func(rec harness.Record) harness.Verdict { return noRows(id, sentence, rec) },
+	}
+}
+
+func noRows(id, sentence string, rec harness.Record) harness.Verdict {
+	rows, ok := rec.Find(id)
+	if !ok {
+		why := rec.Rows[id].Error
+		if why == "" {
+			why = "it was not asked"
+		}
+		return harness.Undecided(harness.ReasonEnvironment, "the query could not be answered: %s", why)
+	}
+	if len(rows.Rows) == 0 {
+		return harness.Passed("%s", sentence)
+	}
+	evidence := []harness.Evidence{{Text: Table(rows.Rows, evidenceRows)}}
+	return harness.Violated(evidence, "violated by %s: %s", plural(len(rows.Rows), "row"), sentence)
+}
+
+// Table prints rows as aligned columns in the order of their names, at most
+// limit of them.
+func Table(rows []harness.Row, limit int) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	columns := slices.Sorted(maps.Keys(rows[0]))
+	lines := [][]string{columns}
+	for _, r := range rows[:min(limit, len(rows))] {
+		cells := make([]string, len(columns))
+		for i, c := range columns {
+			cells[i] = cell(r[c])
+		}
+		lines = append(lines, cells)
+	}
+	widths := make([]int, len(columns))
+	for _, l := range lines {
+		for i, c := range l {
+			widths[i] = max(widths[i], len([]rune(c)))
+		}
+	}
+	var b strings.Builder
+	for _, l := range lines {
+		for i, c := range l {
+			if i < len(l)-1 {
+				c = fmt.Sprintf("%-*s  ", widths[i], c)
+			}
+			b.WriteString(c)
+		}
+		b.WriteByte('\n')
+	}
+	if left := len(rows) - limit; left > 0 {
+		fmt.Fprintf(&b, "and %s more\n", plural(left, "row"))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// cell prints one value on one line, cut at 80 characters.
+func cell(v any) string {
+	if v == nil {
+		return "null"
+	}
+	s := strings.Join(strings.Fields(fmt.Sprint(v)), " ")
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:79]) + "…"
+	}
+	return s
+}

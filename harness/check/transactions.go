@@ -1,0 +1,104 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// How the sampled check decides. A transaction of another request may be idle
+// between two statements for a moment, also when the machine is busy; only
+// one that stays idle over nearly the whole of a long call is one that waits
+// for the call.
+const (
+	shortestCall = 60 * time.Millisecond // shorter calls can't be told apart by sampling
+	leastSamples = 3                     // within one call
+	coveredShare = 0.8                   // of the call, idle in one and the same transaction
+	startSlack   = 5 * time.Millisecond  // the transaction may fall idle this much after we have the request
+)
+
+// NoOpenTransaction makes the check that no session of a server had a
+// transaction open while that server waited for an upstream call. It judges
+// samples of pg_stat_activity, so it is Unknown unless a call was long enough
+// to be sampled.
+func NoOpenTransaction(id, upstream string) harness.Check {
+	const doc = "no transaction is open in a server session while that server waits for an upstream call"
+	return harness.Check{ID: id, Doc: doc, Judge: func(rec harness.Record) harness.Verdict {
+		judged := 0
+		var wrong []harness.Evidence
+		for _, c := range rec.Upstream {
+			end := max(c.Accepted, c.Answered)
+			if c.Upstream != upstream || end-c.Received < shortestCall || stopped(rec.History, c.Caller, c.Received, end) {
+				continue
+			}
+			samples := during(rec.Activity, c.Received, end)
+			if len(samples) < leastSamples {
+				continue
+			}
+			judged++
+			if tx, ok := heldThrough(samples, c, end); ok {
+				wrong = append(wrong, harness.Evidence{Ops: opsOf(c), Text: fmt.Sprintf(
+					"%s backend %d was idle in a transaction from +%.1f ms on, all through call %d %s %s (+%.1f … +%.1f ms); its last statement: %s",
+					tx.Replica, tx.PID, ms(tx.Since), c.Seq, c.Method, c.Path, ms(c.Received), ms(end), cell(tx.Query))})
+			}
+		}
+		switch {
+		case len(wrong) > 0:
+			return harness.Violated(firstEvidence(wrong), "a transaction was open during %s of %d", plural(len(wrong), "upstream call"), judged)
+		case judged == 0:
+			return harness.Undecided(harness.ReasonVacuous, "no upstream call was long enough to sample the database sessions during it")
+		}
+		return harness.Passed("%s: %s sampled", doc, plural(judged, "upstream call"))
+	}}
+}
+
+func opsOf(c harness.UpstreamCall) []string {
+	if c.Op == "" {
+		return nil
+	}
+	return []string{c.Op}
+}
+
+// stopped says whether the server was stopped, killed or started in the
+// interval: then its transactions are idle for another reason.
+func stopped(h harness.History, server string, from, to time.Duration) bool {
+	return slices.ContainsFunc(h.Events, func(e harness.Event) bool {
+		return e.Kind == harness.EventProcess && e.Subject == server && e.At <= to && max(e.At, e.Until) >= from
+	})
+}
+
+func during(samples []harness.ActivitySample, from, to time.Duration) []harness.ActivitySample {
+	var in []harness.ActivitySample
+	for _, s := range samples {
+		if s.At >= from && s.At <= to {
+			in = append(in, s)
+		}
+	}
+	return in
+}
+
+// heldThrough finds a transaction of the caller that fell idle before the
+// call came and was idle in every sample up to nearly its end.
+func heldThrough(samples []harness.ActivitySample, c harness.UpstreamCall, end time.Duration) (harness.OpenTransaction, bool) {
+	last := samples[len(samples)-1]
+	if float64(last.At-c.Received) < coveredShare*float64(end-c.Received) {
+		return harness.OpenTransaction{}, false
+	}
+	for _, tx := range last.Open {
+		if tx.Replica != c.Caller || tx.Since > c.Received+startSlack {
+			continue
+		}
+		inAll := true
+		for _, s := range samples {
+			inAll = inAll && (s.At < c.Received+startSlack || slices.ContainsFunc(s.Open, func(o harness.OpenTransaction) bool {
+				return o.PID == tx.PID && o.Replica == tx.Replica
+			}))
+		}
+		if inAll {
+			return tx, true
+		}
+	}
+	return harness.OpenTransaction{}, false
+}
