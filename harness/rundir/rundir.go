@@ -1,0 +1,245 @@
+// Package rundir owns the layout of a run directory: it writes a record and
+// its result, and reads them back, so that check, report, replay and compare
+// work on stored runs.
+//
+//	runs/<scenario>/<time>-<seed>/
+//	  plan.json       every choice of the run
+//	  history.jsonl   operations, events and bursts, one JSON document a line
+//	  upstream.jsonl  the ledger
+//	  rows.jsonl      named queries and their rows, read after settling
+//	  activity.jsonl  samples of database sessions
+//	  record.json     counts, witnesses, measurements, trouble
+//	  latency.hdr     response times (HdrHistogram V2, compressed, base64)
+//	  result.json     what was judged
+//	  logs/           of every process
+//	  REPLAY          the exact command
+//
+// A directory is written under a temporary name and renamed; the link
+// `latest` beside it is moved last. It must not judge or render anything.
+package rundir
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// maxLine bounds one line of the .jsonl files when reading.
+const maxLine = 64 << 20
+
+// A Dir is a run directory that is being written.
+type Dir struct {
+	final, temp string
+}
+
+// Create starts a run directory below root. Logs can be written into
+// [Dir.Logs] at once; the directory gets its name in [Dir.Commit].
+func Create(root, scenario string, started time.Time, seed harness.Seed) (*Dir, error) {
+	parent := filepath.Join(root, filepath.FromSlash(scenario))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, fmt.Errorf("create run directory: %w (choose another place with --out)", err)
+	}
+	base := started.UTC().Format("20060102T150405.000") + "-" + seed.String()
+	temp, err := os.MkdirTemp(parent, ".writing-"+base+"-")
+	if err != nil {
+		return nil, fmt.Errorf("create run directory: %w (choose another place with --out)", err)
+	}
+	d := &Dir{final: filepath.Join(parent, base), temp: temp}
+	if err := os.Mkdir(d.Logs(), 0o755); err != nil {
+		return nil, errors.Join(fmt.Errorf("create run directory: %w", err), d.Discard())
+	}
+	return d, nil
+}
+
+// Logs is the folder for the processes' logs.
+func (d *Dir) Logs() string { return filepath.Join(d.temp, "logs") }
+
+// Final is the name that the directory will have.
+func (d *Dir) Final() string { return d.final }
+
+// Discard removes a directory that was never committed.
+func (d *Dir) Discard() error { return os.RemoveAll(d.temp) }
+
+// Commit writes everything, renames the directory and moves `latest`.
+// extra holds further files by name, such as latency.hdr and REPLAY.
+func (d *Dir) Commit(rec harness.Record, res harness.Result, extra map[string][]byte) error {
+	w := writer{dir: d.temp}
+	w.json("plan.json", rec.Plan)
+	w.lines("history.jsonl", historyLines(rec.History))
+	w.lines("upstream.jsonl", anySlice(rec.Upstream))
+	rows := make([]any, 0, len(rec.Rows))
+	for _, r := range sortedRows(rec.Rows) {
+		rows = append(rows, r)
+	}
+	w.lines("rows.jsonl", rows)
+	w.lines("activity.jsonl", anySlice(rec.Activity))
+	w.json("record.json", facts{rec.Counts, rec.Witness, rec.Measured, rec.Trouble})
+	w.json("result.json", res)
+	for name, content := range extra {
+		w.file(name, content)
+	}
+	if w.err != nil {
+		return fmt.Errorf("write run directory: %w", w.err)
+	}
+	if err := os.Rename(d.temp, d.final); err != nil {
+		return fmt.Errorf("name run directory: %w", err)
+	}
+	return pointLatest(d.final)
+}
+
+// pointLatest moves the link `latest` in one step.
+func pointLatest(dir string) error {
+	link := filepath.Join(filepath.Dir(dir), "latest")
+	temp := link + "-" + filepath.Base(dir)
+	if err := os.Symlink(filepath.Base(dir), temp); err != nil {
+		return fmt.Errorf("link latest run: %w", err)
+	}
+	if err := os.Rename(temp, link); err != nil {
+		return errors.Join(fmt.Errorf("link latest run: %w", err), os.Remove(temp))
+	}
+	return nil
+}
+
+// facts are the small parts of a record that share one file.
+type facts struct {
+	Counts   []harness.UpstreamCount `json:"counts"`
+	Witness  []harness.Witness       `json:"witness"`
+	Measured map[string]float64      `json:"measured"`
+	Trouble  []harness.Trouble       `json:"trouble"`
+}
+
+// line is one line of history.jsonl: exactly one field is set.
+type line struct {
+	Op    *harness.Operation   `json:"op,omitempty"`
+	Event *harness.Event       `json:"event,omitempty"`
+	Burst *harness.BurstReport `json:"burst,omitempty"`
+}
+
+func historyLines(h harness.History) []any {
+	lines := make([]any, 0, len(h.Operations)+len(h.Events)+len(h.Bursts))
+	for i := range h.Events {
+		lines = append(lines, line{Event: &h.Events[i]})
+	}
+	for i := range h.Bursts {
+		lines = append(lines, line{Burst: &h.Bursts[i]})
+	}
+	for i := range h.Operations {
+		lines = append(lines, line{Op: &h.Operations[i]})
+	}
+	return lines
+}
+
+// Read reads a stored run. An incomplete directory is an error that names the
+// missing file.
+func Read(dir string) (harness.Record, harness.Result, error) {
+	rec, res := harness.Record{Rows: map[string]harness.Rows{}}, harness.Result{}
+	err := errors.Join(
+		readJSON(dir, "plan.json", &rec.Plan),
+		readJSON(dir, "result.json", &res),
+		readLines(dir, "history.jsonl", func(l line) {
+			switch {
+			case l.Op != nil:
+				rec.History.Operations = append(rec.History.Operations, *l.Op)
+			case l.Event != nil:
+				rec.History.Events = append(rec.History.Events, *l.Event)
+			case l.Burst != nil:
+				rec.History.Bursts = append(rec.History.Bursts, *l.Burst)
+			}
+		}),
+		readLines(dir, "upstream.jsonl", func(c harness.UpstreamCall) { rec.Upstream = append(rec.Upstream, c) }),
+		readLines(dir, "rows.jsonl", func(r harness.Rows) { rec.Rows[r.Query] = r }),
+		readLines(dir, "activity.jsonl", func(s harness.ActivitySample) { rec.Activity = append(rec.Activity, s) }),
+	)
+	var f facts
+	err = errors.Join(err, readJSON(dir, "record.json", &f))
+	rec.Counts, rec.Witness, rec.Measured, rec.Trouble = f.Counts, f.Witness, f.Measured, f.Trouble
+	if err != nil {
+		return rec, res, fmt.Errorf("read run %s: %w", dir, err)
+	}
+	return rec, res, nil
+}
+
+func readJSON(dir, name string, v any) error {
+	b, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func readLines[T any](dir, name string, add func(T)) error {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	s := bufio.NewScanner(f)
+	s.Buffer(make([]byte, 0, 1<<16), maxLine)
+	for n := 1; s.Scan(); n++ {
+		if strings.TrimSpace(s.Text()) == "" {
+			continue
+		}
+		var v T
+		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
+			return fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		add(v)
+	}
+	if err := s.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// writer writes files until the first error.
+type writer struct {
+	dir string
+	err error
+}
+
+func (w *writer) file(name string, content []byte) {
+	if w.err == nil {
+		w.err = os.WriteFile(filepath.Join(w.dir, name), content, 0o644)
+	}
+}
+
+func (w *writer) json(name string, v any) {
+	b, err := json.MarshalIndent(v, "", "  ")
+	w.err = errors.Join(w.err, err)
+	w.file(name, append(b, '\n'))
+}
+
+func (w *writer) lines(name string, docs []any) {
+	if w.err != nil {
+		return
+	}
+	f, err := os.Create(filepath.Join(w.dir, name))
+	if err != nil {
+		w.err = err
+		return
+	}
+	w.err = errors.Join(encodeLines(f, docs), f.Close())
+}
+
+func encodeLines(out io.Writer, docs []any) error {
+	b := bufio.NewWriter(out)
+	enc := json.NewEncoder(b)
+	enc.SetEscapeHTML(false)
+	for _, d := range docs {
+		if err := enc.Encode(d); err != nil {
+			return err
+		}
+	}
+	return b.Flush()
+}
