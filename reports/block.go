@@ -1,0 +1,107 @@
+package reports
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// writeBlock writes everything a person needs about a scenario that did not
+// pass: first the rule and its value, then what was seen, last how to do it again.
+func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
+	status := severity(r)
+	m := marks[status]
+	fmt.Fprintf(b, "%s %s  seed %s", painted(m.sign+" "+m.word, m.ansi, o), oneLine(r.Name), r.Seed)
+	if r.Mutant != "" {
+		b.WriteString("  mutant " + oneLine(r.Mutant))
+	}
+	if line := paramLine(r.Params); line != "" {
+		b.WriteString("  " + dimmed(oneLine(line), o))
+	}
+	b.WriteString("\n")
+	for _, line := range witnessLines(r) {
+		b.WriteString("  " + line + "\n")
+	}
+	b.WriteString("\n")
+	if v, ok := unexplained(r); ok {
+		v.ID = ""
+		writeCheck(b, r, v, o)
+	}
+	passed := 0
+	for _, v := range worstFirst(r.Checks) {
+		if checked(v) == harness.Pass && !o.Verbose {
+			passed++
+			continue
+		}
+		writeCheck(b, r, v, o)
+	}
+	if passed > 0 {
+		fmt.Fprintf(b, "  %s  %d of %d checks\n", painted("PASS   ", marks[harness.Pass].ansi, o), passed, len(r.Checks))
+	}
+	b.WriteString("\n")
+	writeFigures(b, r)
+	fmt.Fprintf(b, "  replay    %s\n", cmp.Or(oneLine(r.Replay), "not recorded"))
+	fmt.Fprintf(b, "  report    %s\n", cmp.Or(oneLine(r.Report), oneLine(r.RunDir), "not kept"))
+}
+
+// writeFigures writes what was counted and measured.
+func writeFigures(b *strings.Builder, r harness.Result) {
+	if len(r.Responses) > 0 {
+		fmt.Fprintf(b, "  answers   %s\n", oneLine(tallyLine(r.Responses)))
+	}
+	if len(r.Outcomes) > 0 {
+		fmt.Fprintf(b, "  outcomes  %s\n", oneLine(tallyLine(r.Outcomes)))
+	}
+	for _, f := range upstreamFigures(r) {
+		fmt.Fprintf(b, "  upstream  %s: %s\n", oneLine(f.What), countText(f.Count))
+	}
+	if r.Latency != nil {
+		fmt.Fprintf(b, "  latency   %s\n", latencyLine(r.Latency))
+	}
+}
+
+const checkIndent = "           "
+
+// writeCheck writes one check; evidence only when it did not pass.
+func writeCheck(b *strings.Builder, r harness.Result, v harness.Verdict, o TextOptions) {
+	status := checked(v)
+	m := marks[status]
+	text := v.Summary
+	if status == harness.Unknown {
+		text = unknownText(v)
+	}
+	id := oneLine(v.ID)
+	if id != "" {
+		id = fmt.Sprintf("%-12s  ", id)
+	}
+	fmt.Fprintf(b, "  %s  %s%s\n", painted(fmt.Sprintf("%-7s", m.word), m.ansi, o), id, oneLine(text))
+	if status == harness.Pass {
+		return
+	}
+	for _, line := range checkDetails(r, v, o) {
+		b.WriteString(strings.TrimRight(checkIndent+line, " ") + "\n")
+	}
+}
+
+// checkDetails is the body under a check: what to do, the evidence, the
+// operations it names, the interleaving if a wire saw one, and the rule.
+func checkDetails(r harness.Result, v harness.Verdict, o TextOptions) []string {
+	var lines []string
+	if checked(v) == harness.Unknown {
+		lines = append(lines, "what to do: "+adviceFor(v.Reason))
+	}
+	for _, l := range evidenceLines(v) {
+		lines = append(lines, strings.Split(printable(l), "\n")...)
+	}
+	if ids := named(v); checked(v) == harness.Failed || len(ids) > 0 {
+		rec, ok := recordOf(o.Records, r)
+		lines = append(lines, operationLines(rec, v, ids)...)
+		lines = append(lines, interleavingLines(rec, ok, ids)...)
+	}
+	if v.Rule != "" {
+		lines = append(lines, "rule: "+oneLine(v.Rule))
+	}
+	return lines
+}
