@@ -1,0 +1,180 @@
+package wirehttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overbook/overbook/harness/load"
+)
+
+// settle takes over what the release did with one line.
+func (bu *burst) settle(l *line, r result) {
+	l.cn.out = l.cn.out[r.n:]
+	if r.n > 0 || errors.Is(r.err, errNoCompletion) {
+		for _, ra := range l.racers {
+			ra.exposed = true
+		}
+	}
+	switch {
+	case r.err != nil && !errors.Is(r.err, unix.EAGAIN):
+		bu.drain(l) // an answer may have come before the connection broke
+		bu.endLine(l, r.err, r.at)
+	case len(l.cn.out) == 0:
+		bu.sentAll(l, r.at)
+	default:
+		l.waits = true
+	}
+}
+
+func (bu *burst) sentAll(l *line, at time.Duration) {
+	l.waits = false
+	for _, ra := range l.racers {
+		if ra.sent == 0 && ra.ended == 0 {
+			ra.sent = at
+		}
+	}
+}
+
+// soon looks, at once after the release, which answers are there already:
+// those requests are not counted as in flight together with the others.
+func (bu *burst) soon(p *poller) {
+	for _, l := range p.wait(bu.lines, 0) {
+		bu.drain(l)
+		for _, ra := range l.racers {
+			ra.soon = ra.soon || ra.ended != 0
+		}
+	}
+}
+
+// collect reads answers until every racer has ended: answered, broken off, or
+// given up at its deadline or when ctx ends.
+func (bu *burst) collect(ctx context.Context, p *poller) {
+	unwatch := p.wakeWhenDone(ctx)
+	defer unwatch()
+	for _, l := range bu.lines {
+		if l.waits {
+			p.wantWrite(l, true)
+		}
+	}
+	for {
+		next, open := bu.expire()
+		if !open {
+			return
+		}
+		if ctx.Err() != nil {
+			cause := load.Errorf(load.ClassCancelled, "given up: %w", context.Cause(ctx))
+			for _, l := range bu.lines {
+				bu.endLine(l, cause, bu.c.cfg.Clock.Now())
+			}
+			return
+		}
+		for _, l := range p.wait(bu.lines, next) {
+			if l.waits {
+				bu.push(p, l)
+			}
+			bu.drain(l)
+		}
+	}
+}
+
+// expire gives up racers whose time is over, and says how long the others may
+// still be waited for and whether there are any.
+func (bu *burst) expire() (next time.Duration, open bool) {
+	now := bu.c.cfg.Clock.Now()
+	next = setupTimeout // looks again at least that often
+	for _, l := range bu.lines {
+		if !l.open {
+			continue
+		}
+		for _, ra := range l.racers {
+			left := bu.report.Released + ra.timeout - now
+			switch {
+			case ra.ended != 0:
+			case left <= 0:
+				ra.ended = now
+				ra.fail(ra.giveUp())
+			default:
+				next = min(next, left)
+			}
+		}
+		bu.closeIfOver(l)
+		open = open || l.open
+	}
+	return next, open
+}
+
+// push goes on with what the kernel did not take at the release.
+func (bu *burst) push(p *poller, l *line) {
+	before := len(l.cn.out)
+	all, err := l.cn.flush()
+	if len(l.cn.out) < before {
+		for _, ra := range l.racers {
+			ra.exposed = true
+		}
+	}
+	if err != nil {
+		l.waits = false
+		bu.drain(l) // an answer may have come before the connection broke
+		bu.endLine(l, err, bu.c.cfg.Clock.Now())
+		return
+	}
+	if all {
+		bu.sentAll(l, bu.c.cfg.Clock.Now())
+		p.wantWrite(l, false)
+	}
+}
+
+// drain reads what is there.
+func (bu *burst) drain(l *line) {
+	for l.open {
+		n, err := l.cn.app().Read(bu.buf)
+		at := bu.c.cfg.Clock.Now()
+		if n > 0 {
+			l.proto.feed(bu.buf[:n], at)
+		}
+		if err == errWouldBlock {
+			break
+		}
+		if err != nil {
+			bu.endLine(l, err, at)
+			return
+		}
+		bu.closeIfOver(l)
+	}
+	bu.closeIfOver(l)
+}
+
+// endLine ends all racers of a line that have not ended.
+func (bu *burst) endLine(l *line, cause error, at time.Duration) {
+	if !l.open {
+		return
+	}
+	l.proto.end(cause, at)
+	for _, ra := range l.racers {
+		if ra.ended == 0 {
+			ra.ended = at
+			if errors.Is(cause, io.EOF) {
+				cause = load.Errorf(load.ClassClosed, "the server closed the connection without an answer")
+			}
+			ra.fail(cause)
+		}
+	}
+	bu.closeIfOver(l)
+}
+
+func (bu *burst) closeIfOver(l *line) {
+	if !l.open {
+		return
+	}
+	for _, ra := range l.racers {
+		if ra.ended == 0 {
+			return
+		}
+	}
+	l.open = false
+	l.cn.close()
+}

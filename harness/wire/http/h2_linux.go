@@ -1,0 +1,3 @@
+package wirehttp
+
+func (bu *burst) planH2() {}

@@ -1,0 +1,70 @@
+package wirehttp
+
+import (
+	"fmt"
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// fdSocket is a socket by its descriptor, which it owns.
+type fdSocket int
+
+// detach takes the connection away from the Go scheduler and gives its
+// descriptor. From here on it never blocks.
+func (cn *conn) detach() (int, error) {
+	sc, ok := cn.inner.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("a %T has no descriptor", cn.inner)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	var dupErr error
+	if err := raw.Control(func(p uintptr) { fd, dupErr = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return -1, err
+	}
+	if dupErr != nil {
+		return -1, dupErr
+	}
+	cn.sock = fdSocket(fd)
+	_ = cn.inner.Close() // the duplicate keeps the connection open
+	return fd, nil
+}
+
+// Read reads what is there.
+func (s fdSocket) Read(p []byte) (int, error) {
+	for {
+		n, err := unix.Read(int(s), p)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			return 0, errWouldBlock
+		case err != nil:
+			return 0, err
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// Write writes what there is room for. MSG_NOSIGNAL: a broken connection is
+// an error, not a signal.
+func (s fdSocket) Write(p []byte) (int, error) {
+	n, err := sendNow(int(s), p)
+	if err == unix.EAGAIN {
+		return n, errWouldBlock
+	}
+	return n, err
+}
+
+// Close closes the descriptor.
+func (s fdSocket) Close() error { return unix.Close(int(s)) }
+
+// sendQueue is the number of bytes that the peer's kernel has not acknowledged.
+func sendQueue(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.SIOCOUTQ) }
