@@ -1,0 +1,22 @@
+//go:build unix && !linux
+
+package proc
+
+import (
+	"errors"
+	"runtime"
+	"syscall"
+)
+
+// attributes asks for a group of its own. There is no signal at the harness's
+// death outside Linux: after a SIGKILL of the harness children may live on.
+func attributes(s Spec) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Credential: s.Credential}
+}
+
+// awaitExit returns at once: cmd.Wait does the waiting here.
+func awaitExit(int) {}
+
+func living(string) ([]Leftover, error) {
+	return nil, errors.New("look for processes left over: not possible on " + runtime.GOOS)
+}

@@ -1,0 +1,66 @@
+package proc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Signal sends the signal to the process and its group. After the exit it is
+// [ErrExited].
+func (p *Process) Signal(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return fmt.Errorf("signal %s: %w", p.spec.Name, ErrExited)
+	}
+	p.spec.OnEvent("signal", fmt.Sprintf("%s gets %s", p.spec.Name, unix.SignalName(sig)))
+	if err := syscall.Kill(-p.PID(), sig); err != nil {
+		return fmt.Errorf("signal %s: %w", p.spec.Name, err)
+	}
+	return nil
+}
+
+// Stop asks the process to end with the stop signal (and SIGCONT, in case it
+// is stopped), and kills it when it has not within the grace, or when ctx
+// ends. It returns when the process is gone; an error says that it had to be
+// killed. Stopping what has ended already is fine.
+func (p *Process) Stop(ctx context.Context) error {
+	for _, sig := range []syscall.Signal{p.spec.StopSignal, syscall.SIGCONT} {
+		if err := p.Signal(sig); err != nil && !errors.Is(err, ErrExited) && !errors.Is(err, syscall.ESRCH) {
+			return errors.Join(err, p.Kill())
+		}
+	}
+	grace := time.NewTimer(p.spec.StopGrace)
+	defer grace.Stop()
+	why := ""
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		why = context.Cause(ctx).Error()
+	case <-grace.C:
+		why = fmt.Sprintf("still running %s after %s", p.spec.StopGrace, unix.SignalName(p.spec.StopSignal))
+	}
+	return errors.Join(fmt.Errorf("stop %s: killed: %s", p.spec.Name, why), p.Kill())
+}
+
+// Kill sends SIGKILL to the group and returns when the process is gone. A
+// stopped process dies of it too. Killing what has ended already is fine.
+func (p *Process) Kill() error {
+	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, ErrExited) && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	bound := time.NewTimer(killTimeout)
+	defer bound.Stop()
+	select {
+	case <-p.done:
+		return nil
+	case <-bound.C:
+		return fmt.Errorf("kill %s: process %d is still there %s after SIGKILL; look at it with ps", p.spec.Name, p.PID(), killTimeout)
+	}
+}

@@ -1,0 +1,169 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/overbook/overbook/harness/proc"
+)
+
+// Redis is a server that is up, ours or given by URL.
+type Redis struct {
+	url      string
+	describe string
+
+	process   *proc.Process // nil unless local
+	container *container    // nil unless Docker
+
+	mu      sync.Mutex
+	closing bool
+}
+
+func upRedis(ctx context.Context, o Options) (*Redis, error) {
+	if o.RedisURL != "" {
+		return givenRedis(ctx, o)
+	}
+	return choose(o, "Redis",
+		func() (*Redis, error) { return localRedis(ctx, o) },
+		func() (*Redis, error) { return dockerRedis(ctx, o) },
+		func(why string) error {
+			return &Problem{What: "start Redis", Why: why, Fix: installFix("redis") + ", or --redis URL"}
+		})
+}
+
+func givenRedis(ctx context.Context, o Options) (*Redis, error) {
+	options, err := redis.ParseURL(o.RedisURL)
+	if err != nil {
+		return nil, &Problem{What: "read the Redis URL", Why: redact(err.Error(), o.RedisURL), Fix: "give it as redis://host:6379/0"}
+	}
+	version, err := redisVersion(ctx, o.RedisURL)
+	if err != nil {
+		return nil, &Problem{What: "connect to the Redis that was named", Where: options.Addr, Err: err, Fix: "check that it runs, the address and the password; or leave the URL out to have one started"}
+	}
+	return &Redis{url: o.RedisURL, describe: fmt.Sprintf("Redis %s, given at %s", version, options.Addr)}, nil
+}
+
+var redisVersionField = regexp.MustCompile(`redis_version:(\S+)`)
+
+// redisVersion connects, asks and hangs up.
+func redisVersion(ctx context.Context, url string) (string, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return "", err
+	}
+	options.MaxRetries, options.DialerRetries, options.DialTimeout, options.PoolSize = -1, 1, 5*time.Second, 1
+	client := redis.NewClient(options)
+	defer client.Close()
+	info, err := client.Info(ctx, "server").Result()
+	if err != nil {
+		return "", err
+	}
+	if m := redisVersionField.FindStringSubmatch(info); m != nil {
+		return m[1], nil
+	}
+	return "of unknown version", nil
+}
+
+// localRedis starts a server that keeps nothing on disk.
+func localRedis(ctx context.Context, o Options) (*Redis, error) {
+	bin, err := RedisBinary()
+	if err != nil {
+		return nil, err
+	}
+	line, err := VersionOf(ctx, bin, "--version")
+	if err != nil {
+		return nil, &Problem{What: "start Redis", Where: bin, Err: err, Fix: installFix("redis")}
+	}
+	number, err := versionNumber(line)
+	if err != nil {
+		return nil, &Problem{What: "start Redis", Where: bin, Err: err}
+	}
+	for try := 1; ; try++ {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		process, err := proc.Start(ctx, proc.Spec{
+			Name: "Redis", Path: bin, Args: redisFlags(o, number, port), Env: childEnv(o), Dir: o.WorkDir,
+			Log: filepath.Join(o.WorkDir, "redis.log"), Ready: regexp.MustCompile(`[Rr]eady to accept connections`),
+			ReadyTimeout: startTimeout, StopGrace: stopGrace,
+		})
+		if err == nil {
+			r := &Redis{url: fmt.Sprintf("redis://127.0.0.1:%d/0", port), process: process, describe: fmt.Sprintf("Redis %s, local %s", number, bin)}
+			if _, err := redisVersion(ctx, r.url); err != nil {
+				return nil, errors.Join(&Problem{What: "connect to the Redis just started", Where: r.url, Err: err}, process.Kill())
+			}
+			return r, nil
+		}
+		if !addressTaken(err) || try == portTries {
+			return nil, &Problem{What: "bring up Redis", Where: bin, Err: err}
+		}
+		o.Progress(fmt.Sprintf("port %d was taken meanwhile, Redis gets another one", port))
+	}
+}
+
+// redisFlags: Redis overwrites its environment with its title, so the mark
+// goes into the title, which versions from 6.2 on allow.
+func redisFlags(o Options, version string, port int) []string {
+	args := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", o.WorkDir, "--daemonize", "no", "--tcp-backlog", "4096"}
+	if o.MarkEnv != "" && !olderThan(version, 6, 2) {
+		args = append(args, "--proc-title-template", "{title} {listen-addr} "+o.MarkEnv)
+	}
+	return args
+}
+
+func olderThan(version string, major, minor int) bool {
+	first, rest, _ := strings.Cut(version, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	a, _ := strconv.Atoi(first)
+	b, _ := strconv.Atoi(second)
+	return a < major || a == major && b < minor
+}
+
+// URL is redis://host:port/0.
+func (r *Redis) URL() string { return r.url }
+
+// Describe says version and where from, in one line.
+func (r *Redis) Describe() string { return r.describe }
+
+// Done is closed when the server has died or was stopped; never for a URL.
+func (r *Redis) Done() <-chan struct{} {
+	switch {
+	case r.process != nil:
+		return r.process.Done()
+	case r.container != nil:
+		return r.container.done
+	}
+	return nil
+}
+
+// Died says how the server ended when it ended on its own; nil while it runs,
+// after Close, and for a URL.
+func (r *Redis) Died() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return diedOf("Redis", r.closing, r.process, r.container)
+}
+
+func (r *Redis) close(ctx context.Context) error {
+	r.mu.Lock()
+	r.closing = true
+	r.mu.Unlock()
+	switch {
+	case r.process != nil:
+		return r.process.Kill()
+	case r.container != nil:
+		return r.container.remove(ctx)
+	}
+	return nil
+}
