@@ -33,6 +33,7 @@ type ledger struct {
 	closed    bool
 
 	pending gauge // received, not yet accepted or given up
+	moving  gauge // running, but for those whose answer a fault has in hand
 	running gauge // received, handler not yet ended
 }
 
@@ -75,6 +76,7 @@ func (l *ledger) arrive(caller string, r *http.Request, body []byte) (harness.Up
 	l.calls = append(l.calls, c)
 	l.progress = append(l.progress, onItsWay)
 	l.pending.add(1)
+	l.moving.add(1)
 	l.running.add(1)
 	return c, nil
 }
@@ -105,6 +107,7 @@ func (l *ledger) reach(seq int, p progress) {
 		l.pending.add(-1)
 	}
 	if p == ended {
+		l.moving.add(-1)
 		l.running.add(-1)
 	}
 }

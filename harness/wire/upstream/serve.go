@@ -92,6 +92,10 @@ func (w *Wire) moment(m harness.Moment, call harness.UpstreamCall) (drop bool) {
 		}
 		c.Fault += f.label()
 	})
+	if m == harness.MomentAccepted {
+		w.ledger.moving.add(-1)
+		defer w.ledger.moving.add(1)
+	}
 	f.run(w.ctx, call)
 	return f.Drop
 }

@@ -158,17 +158,18 @@ func (w *Wire) Inject(f harness.UpstreamFault) (heal func()) {
 	return w.faults.install(f)
 }
 
-// Quiesce waits until no call is on its way to the upstream (see
-// [Wire.InFlight]), whether or not its caller is still there. Calls whose
-// answer is here but held back do not count. The wait ends with ctx, at the
-// latest after twice the deadline of a call; the error then names calls.
+// Quiesce waits until no call is under way, whether or not its caller is
+// still there; then Count is what WireMock has seen and the ledger's lines are
+// complete. Calls whose answer a fault has in hand (delays, holds) are not
+// waited for. The wait ends with ctx, at the latest after twice the deadline
+// of a call; the error then names calls.
 func (w *Wire) Quiesce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*w.config.Deadline)
 	defer cancel()
-	if w.ledger.pending.await(ctx) {
+	if w.ledger.moving.await(ctx) {
 		return nil
 	}
-	return fmt.Errorf("wait for quiescence of upstream %s: %w; in flight: %s",
+	return fmt.Errorf("wait for quiescence of upstream %s: %w; under way: %s",
 		w.config.Name, ctx.Err(), strings.Join(w.ledger.unfinished(), ", "))
 }
 
@@ -178,11 +179,11 @@ func (w *Wire) Close() error { return w.close() }
 
 func (w *Wire) shut() error {
 	w.ledger.close()
-	w.cancel()
 	for _, s := range w.servers {
 		// The listener's own error is of no use to anybody; Serve's is awaited below.
 		_ = s.Close()
 	}
+	w.cancel() // only now: what was held meets a caller that is gone, not a 502
 	w.pool.close()
 	ctx, cancel := context.WithTimeout(context.Background(), closeDeadline)
 	defer cancel()
