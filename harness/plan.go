@@ -187,3 +187,12 @@ func (s Scenario) paramNames() []string {
 	}
 	return names
 }
+
+// Defaults gives the scenario's parameters as they are without --set.
+func (s Scenario) Defaults() Params {
+	params := Params{}
+	for _, p := range s.Params {
+		params[p.Name] = p.Default
+	}
+	return params
+}

@@ -33,6 +33,12 @@ type Scenario struct {
 	Tables []string // dumped into the record after settling, for reading and for checks
 	Checks func(Params) []Check
 
+	// Rounds says how many rounds the parameters ask for; nil means one.
+	Rounds func(Params) int
+
+	// Outcomes tallies a record in the design's own words (SUCCEEDED: 1). Optional.
+	Outcomes func(Record) map[string]int
+
 	// Latency names the kind of operation whose response time is reported.
 	Latency string
 	_       struct{}

@@ -58,6 +58,7 @@ const (
 	ReasonAssumption  Reason = "assumption"         // e.g. database not empty at the start
 	ReasonEnvironment Reason = "environment"        // Postgres, WireMock or the server died under us
 	ReasonInterrupted Reason = "interrupted"        // stopped by the user before the end
+	ReasonLeak        Reason = "leak"               // something was left running or locked
 	ReasonChecker     Reason = "checker-error"      // the check itself could not be carried out
 )
 

@@ -1,0 +1,132 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// observer is the application name of our own sessions, which are left out of
+// what is observed.
+const observer = "overbook"
+
+// rowLimit bounds a table that is dumped into the record.
+const rowLimit = 50_000
+
+// database is the scenario's database seen from outside. It implements [harness.Database].
+type database struct{ pool *pgxpool.Pool }
+
+func openDatabase(ctx context.Context, url string) (*database, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read database URL: %w", err)
+	}
+	config.MaxConns = 4
+	config.ConnConfig.RuntimeParams["application_name"] = observer
+	config.ConnConfig.RuntimeParams["statement_timeout"] = "20000"
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the scenario's database: %w", err)
+	}
+	return &database{pool}, nil
+}
+
+// Query gives the rows with their values as JSON has them: numbers, strings,
+// booleans, nil. So a row read back from a stored run is the same.
+func (d *database) Query(ctx context.Context, sql string, args ...any) ([]harness.Row, error) {
+	sql = strings.TrimRight(strings.TrimSpace(sql), ";")
+	rows, err := d.pool.Query(ctx, "select to_jsonb(overbook_row) from (\n"+sql+"\n) overbook_row", args...)
+	if err != nil {
+		return nil, err
+	}
+	documents, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	if err != nil {
+		return nil, err
+	}
+	list := make([]harness.Row, 0, len(documents))
+	for _, doc := range documents {
+		var r harness.Row
+		if err := json.Unmarshal(doc, &r); err != nil {
+			return nil, fmt.Errorf("decode row: %w", err)
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+func (d *database) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	tag, err := d.pool.Exec(ctx, sql, args...)
+	return tag.RowsAffected(), err
+}
+
+// samplePause is the time between two looks at pg_stat_activity.
+const samplePause = 10 * time.Millisecond
+
+const sampleSQL = `select application_name, pid, (extract(epoch from clock_timestamp() - state_change) * 1e9)::bigint, left(query, 200)
+from pg_stat_activity
+where datname = current_database() and state like 'idle in transaction%' and application_name <> '` + observer + `'`
+
+// watchSessions looks at the servers' sessions again and again while an
+// upstream call is in flight, until ctx ends.
+func (s *session) watchSessions(ctx context.Context) {
+	ticker := time.NewTicker(samplePause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if !s.callsInFlight() {
+			continue
+		}
+		sample, err := s.sampleSessions(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.rec.event(harness.Event{Kind: harness.EventNote, Subject: "postgres", Text: "sample of sessions: " + err.Error()})
+			}
+			return // the database is gone: the check has too few samples and says so
+		}
+		s.rec.sample(sample)
+	}
+}
+
+func (s *session) callsInFlight() bool {
+	for _, d := range s.upstreams {
+		if d.wire.InFlight() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *session) sampleSessions(ctx context.Context) (harness.ActivitySample, error) {
+	before := s.rec.clock.Now()
+	rows, err := s.db.pool.Query(ctx, sampleSQL)
+	if err != nil {
+		return harness.ActivitySample{}, err
+	}
+	sample := harness.ActivitySample{}
+	for rows.Next() {
+		var tx harness.OpenTransaction
+		var idle int64
+		if err := rows.Scan(&tx.Replica, &tx.PID, &idle, &tx.Query); err != nil {
+			return sample, errors.Join(err, rows.Err())
+		}
+		tx.Since = time.Duration(idle) // turned into an instant below
+		sample.Open = append(sample.Open, tx)
+	}
+	sample.At = before + (s.rec.clock.Now()-before)/2
+	for i := range sample.Open {
+		sample.Open[i].Since = sample.At - sample.Open[i].Since
+	}
+	return sample, rows.Err()
+}

@@ -1,0 +1,189 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/proc"
+)
+
+var readyLine = regexp.MustCompile(`listening on (http://\S+)`)
+
+// replica is one server process under test. It implements [harness.Server].
+type replica struct {
+	name    string
+	command []string
+	env     func() []string // asked at each start: the clock may have moved
+	log     string
+	rec     *recorder
+
+	mu      sync.Mutex
+	process *proc.Process // nil when not running
+	url     string
+	stopped bool // by SIGSTOP
+}
+
+func (r *replica) Name() string { return r.name }
+
+// URL gives the base URL, "" when the server is not running.
+func (r *replica) URL() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.url
+}
+
+// Start starts the server and waits for its ready line. The error carries the
+// last lines of its log.
+func (r *replica) Start(ctx context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process != nil {
+		return fmt.Errorf("start %s: it is running (pid %d)", r.name, r.process.PID())
+	}
+	p, err := proc.Start(ctx, proc.Spec{
+		Name: r.name, Path: r.command[0], Args: r.command[1:],
+		Env: r.env(), Log: r.log, Ready: readyLine, ReadyTimeout: startDeadline,
+		OnEvent: func(kind, text string) {
+			r.rec.event(harness.Event{Kind: harness.EventProcess, Subject: r.name, Text: kind + ": " + text})
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", r.name, err)
+	}
+	r.process, r.url, r.stopped = p, p.Match()[1], false
+	return nil
+}
+
+// Kill sends SIGKILL and waits until the process is gone.
+func (r *replica) Kill(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		return nil
+	}
+	err := r.process.Kill()
+	r.process, r.url, r.stopped = nil, "", false
+	return err
+}
+
+// Terminate sends SIGTERM and waits for the exit. A server that does not exit
+// by itself within its grace is killed, and that is an error.
+func (r *replica) Terminate(ctx context.Context) error {
+	r.mu.Lock()
+	p := r.process
+	r.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	err := p.Stop(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == p {
+		r.process, r.url, r.stopped = nil, "", false
+	}
+	return err
+}
+
+var signals = map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
+
+// Signal sends a signal by its short name, without waiting for anything.
+func (r *replica) Signal(_ context.Context, name string) error {
+	sig, ok := signals[name]
+	if !ok {
+		return fmt.Errorf("signal %s: unknown name %q", r.name, name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		return fmt.Errorf("signal %s: it is not running", r.name)
+	}
+	if err := r.process.Signal(sig); err != nil {
+		return fmt.Errorf("signal %s: %w", r.name, err)
+	}
+	switch sig {
+	case syscall.SIGSTOP:
+		r.stopped = true
+	case syscall.SIGCONT:
+		r.stopped = false
+	}
+	return nil
+}
+
+// listening says whether the server can answer now.
+func (r *replica) listening() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.process != nil && !r.stopped
+}
+
+// died gives the exit of a server that ended although nobody ended it.
+func (r *replica) died() (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.process == nil {
+		return "", false
+	}
+	select {
+	case <-r.process.Done():
+		return fmt.Sprintf("%s ended by itself: %s\n%s", r.name, r.process.ExitText(), lastLines(joinLines(r.process.Tail(30)), 30)), true
+	default:
+		return "", false
+	}
+}
+
+// replicas makes the server processes of the topology, not started yet.
+func (s *session) replicas() []*replica {
+	list := make([]*replica, 0, s.topology.Replicas)
+	for i := range s.topology.Replicas {
+		name := fmt.Sprintf("sut-%d", i+1)
+		list = append(list, &replica{
+			name: name, command: append(append([]string{}, s.command...), "--design", s.topology.Design), env: func() []string { return s.serverEnv(name) },
+			log: filepath.Join(s.dir.Logs(), name+".log"), rec: s.rec,
+		})
+	}
+	return list
+}
+
+// startServers starts all replicas that Drive does not start itself, at once.
+func (s *session) startServers(ctx context.Context) error {
+	delayed := map[int]bool{}
+	for _, i := range s.topology.Delayed {
+		delayed[i] = true
+	}
+	errs := make([]error, len(s.servers))
+	var wg sync.WaitGroup
+	for i, r := range s.servers {
+		if !delayed[i] {
+			wg.Go(func() { errs[i] = r.Start(ctx) })
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// serverEnv is the complete environment of a server process.
+func (s *session) serverEnv(replica string) []string {
+	env := append(baseEnv(s.c.config.Mark), s.serverMark(),
+		"DATABASE_URL="+s.database.URL, "REPLICA="+replica, "LISTEN=127.0.0.1:0", "TEST_MODE=true",
+		"CLOCK_OFFSET="+s.offset().String(), "REDIS_PREFIX="+s.id+":")
+	if s.redis != nil {
+		env = append(env, "REDIS_URL="+s.redis.URL())
+	}
+	for name, u := range s.upstreams {
+		env = append(env, envName(name)+"_URL="+u.wire.URL(replica))
+	}
+	for name, value := range s.topology.Server {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// serverMark is in the environment of this run's servers alone, so that the
+// leak check can tell them from the parts that all runs share.
+func (s *session) serverMark() string { return "OVERBOOK_SERVER_OF=" + s.id }

@@ -1,0 +1,325 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/check"
+	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/harness/proc"
+	"github.com/overbook/overbook/harness/provision"
+	"github.com/overbook/overbook/harness/rundir"
+	"github.com/overbook/overbook/harness/wire/http"
+	"github.com/overbook/overbook/harness/wire/redis"
+)
+
+// session is one run in progress.
+type session struct {
+	c        *Conductor
+	id       string
+	scenario harness.Scenario
+	plan     harness.Plan
+	topology harness.Topology
+	command  []string // of the server, mutated or not
+	rec      *recorder
+	dir      *rundir.Dir
+	started  time.Time
+	phases   map[string]float64
+
+	database  *provision.Database
+	db        *database
+	upstreams map[string]*double
+	redis     *redis.Wire
+	servers   []*replica
+	client    *wirehttp.Client
+	clockBy   atomic.Int64 // offset of the servers' clocks, ns
+	next      atomic.Int64 // replica for the next unaddressed request
+	undo      []func(context.Context) error
+}
+
+// A Server says which program plays the server under test in a run.
+type Server struct {
+	Command []string // program and first arguments
+	Mutant  string   // the bug planted in it, "" for none
+	_       struct{}
+}
+
+// Run conducts one scenario. The error is set when no result could be stored
+// at all; whatever went wrong inside the run is in the result, as Unknown.
+func (c *Conductor) Run(ctx context.Context, s harness.Scenario, plan harness.Plan, server Server) (harness.Result, harness.Record, error) {
+	run, err := c.session(s, plan, server)
+	if err != nil {
+		return harness.Result{}, harness.Record{}, err
+	}
+	record := run.conduct(ctx)
+	result, err := run.finish(record)
+	if err != nil {
+		return result, record, errors.Join(err, run.dir.Discard())
+	}
+	return result, record, nil
+}
+
+// session makes a run that has not begun; its directory exists already.
+func (c *Conductor) session(s harness.Scenario, plan harness.Plan, server Server) (*session, error) {
+	if len(server.Command) == 0 {
+		server.Command = c.config.Command
+	}
+	plan.Mutant = server.Mutant
+	run := &session{
+		c: c, id: c.newID(), scenario: s, plan: plan, topology: s.Topology(plan.Params), command: server.Command,
+		rec: newRecorder(clock.New()), started: wall(), phases: map[string]float64{}, upstreams: map[string]*double{},
+	}
+	var err error
+	run.dir, err = rundir.Create(c.config.Out, s.Name, run.started, plan.Seed)
+	return run, err
+}
+
+// conduct goes through the phases up to the finished record. Trouble is noted
+// and ends the drive, but what can still be observed is.
+func (s *session) conduct(ctx context.Context) harness.Record {
+	rows := map[string]harness.Rows{}
+	var counts []harness.UpstreamCount
+	if s.phase("up", func() error { return s.up(ctx) }) {
+		s.phase("drive", func() error { return s.drive(ctx) })
+		for _, d := range s.upstreams {
+			d.heal()
+		}
+		s.noteDeaths()
+		s.phase("settle", func() error { return s.settle(ctx) })
+		s.phase("collect", func() error {
+			rows, counts = s.collect(ctx)
+			return nil
+		})
+	}
+	calls := s.ledger()
+	s.phase("down", func() error { return s.down(ctx) })
+	record := s.rec.record(s.plan)
+	record.Rows, record.Counts, record.Upstream = rows, counts, calls
+	return record
+}
+
+// phase runs one phase, notes its length, and turns its error into trouble.
+func (s *session) phase(name string, do func() error) bool {
+	s.c.config.Progress(Progress{Scenario: s.scenario.Name, Text: name})
+	from := s.rec.clock.Now()
+	err := do()
+	s.phases[name] = s.rec.phase(name, from)
+	if err == nil {
+		return true
+	}
+	reason := harness.ReasonEnvironment
+	var late *clock.DeadlineError
+	var leak *leakError
+	switch {
+	case s.c.config.Interrupted.Err() != nil:
+		reason = harness.ReasonInterrupted
+	case errors.As(err, &late):
+		reason = harness.ReasonTimeout
+	case errors.As(err, &leak):
+		reason = harness.ReasonLeak
+	}
+	s.rec.troubled(reason, "%s: %v", name, err)
+	return false
+}
+
+// up brings the topology of this scenario up.
+func (s *session) up(ctx context.Context) error {
+	template, err := s.c.template(ctx, s.topology.Design, s.command, s.plan.Mutant)
+	if err != nil {
+		return err
+	}
+	if s.database, err = s.c.parts.Postgres.Clone(ctx, template, "run_"+s.id); err != nil {
+		return fmt.Errorf("clone the database: %w", err)
+	}
+	s.undo = append(s.undo, s.database.Drop)
+	if s.db, err = openDatabase(ctx, s.database.URL); err != nil {
+		return err
+	}
+	s.undo = append(s.undo, func(context.Context) error { s.db.pool.Close(); return nil })
+	s.servers = s.replicas()
+	names := make([]string, 0, len(s.servers))
+	for _, r := range s.servers {
+		names = append(names, r.name)
+	}
+	for _, d := range s.topology.Doubles {
+		u, err := s.startDouble(ctx, d, seedOf(s.plan.Seed, d.Name), names)
+		if err != nil {
+			return err
+		}
+		s.upstreams[d.Name] = u
+		s.undo = append(s.undo, u.close)
+	}
+	if s.topology.Redis {
+		if s.redis, err = redis.Start(ctx, s.c.parts.Redis.URL()); err != nil {
+			return fmt.Errorf("stand on the wire to Redis: %w", err)
+		}
+		s.undo = append(s.undo, func(context.Context) error { return s.redis.Close() })
+	}
+	s.client = wirehttp.New(wirehttp.Config{Clock: s.rec.clock, Timeout: requestTimeout, OpID: s.rec.opID, RunID: s.id})
+	s.undo = append(s.undo, s.stopServers)
+	if err := s.startServers(ctx); err != nil {
+		return err
+	}
+	return s.assumeEmpty(ctx)
+}
+
+// assumeEmpty is the assumption that all counting rests on.
+func (s *session) assumeEmpty(ctx context.Context) error {
+	for _, t := range s.scenario.Tables {
+		rows, err := s.db.Query(ctx, "select count(*) as n from "+t)
+		if err != nil {
+			return fmt.Errorf("look whether %s is empty: %w", t, err)
+		}
+		if n := rows[0]["n"]; n != float64(0) {
+			s.rec.troubled(harness.ReasonAssumption, "table %s holds %v rows at the start, expected none", t, n)
+		}
+	}
+	return nil
+}
+
+// drive runs the scenario while the sessions are watched. The parts' deaths
+// and the first Ctrl-C end it.
+func (s *session) drive(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(s.c.config.Interrupted, func() { cancel(errInterrupted) })
+	defer stop()
+	watchCtx, endWatch := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { s.watchSessions(watchCtx) })
+	wg.Go(func() { s.watchParts(watchCtx, cancel) })
+	err := s.scenario.Drive(ctx, &env{s})
+	endWatch()
+	wg.Wait()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
+var errInterrupted = errors.New("interrupted")
+
+// watchParts ends the drive when Postgres, WireMock or Redis dies under it.
+func (s *session) watchParts(ctx context.Context, end context.CancelCauseFunc) {
+	never := make(chan struct{})
+	done := [3]<-chan struct{}{never, never, never}
+	if p := s.c.parts.Postgres; p != nil {
+		done[0] = p.Done()
+	}
+	if p := s.c.parts.WireMock; p != nil {
+		done[1] = p.Done()
+	}
+	if p := s.c.parts.Redis; p != nil {
+		done[2] = p.Done()
+	}
+	select {
+	case <-ctx.Done():
+	case <-done[0]:
+		end(errors.New("postgres died in the middle of the run"))
+	case <-done[1]:
+		end(errors.New("the WireMock process died in the middle of the run"))
+	case <-done[2]:
+		end(errors.New("redis died in the middle of the run"))
+	}
+}
+
+// noteDeaths notes servers that ended although nobody ended them.
+func (s *session) noteDeaths() {
+	for _, r := range s.servers {
+		if text, dead := r.died(); dead {
+			s.rec.troubled(harness.ReasonEnvironment, "%s", text)
+		}
+	}
+}
+
+// settle waits for the scenario's condition.
+func (s *session) settle(ctx context.Context) error {
+	w := s.scenario.Settle
+	if w.SQL == "" {
+		return nil
+	}
+	return clock.Await(ctx, w.Doc, w.Deadline, awaitPause, func(ctx context.Context) (bool, string, error) {
+		rows, err := s.db.Query(ctx, w.SQL)
+		if err != nil {
+			return false, "", err
+		}
+		if len(rows) == 0 {
+			return true, "", nil
+		}
+		return false, fmt.Sprintf("%d left, such as %v", len(rows), rows[0]), nil
+	})
+}
+
+// stopServers kills every server of the run and waits for it.
+func (s *session) stopServers(ctx context.Context) error {
+	var errs []error
+	for _, r := range s.servers {
+		errs = append(errs, r.Kill(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// down takes everything of this run away, last first, and looks for leaks.
+func (s *session) down(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downDeadline)
+	defer cancel()
+	var errs []error
+	if s.client != nil {
+		errs = append(errs, s.stopServers(ctx), s.leaks(ctx))
+	}
+	for i := len(s.undo) - 1; i >= 0; i-- {
+		errs = append(errs, s.undo[i](ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// leakError says that something of the run is still there after its servers were stopped.
+type leakError struct{ what string }
+
+func (e *leakError) Error() string { return "left behind: " + e.what }
+
+// leaks looks for server processes and database sessions that outlive their servers.
+func (s *session) leaks(ctx context.Context) error {
+	left, err := proc.Living(s.serverMark())
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return &leakError{left[0].String()}
+	}
+	err = clock.Await(ctx, "sessions of stopped servers end", 5*time.Second, awaitPause, func(ctx context.Context) (bool, string, error) {
+		rows, err := s.db.Query(ctx, `select pid, application_name, state, query from pg_stat_activity
+where datname = current_database() and application_name <> '`+observer+`' and backend_type = 'client backend'`)
+		if err != nil {
+			return false, "", err
+		}
+		return len(rows) == 0, fmt.Sprint(rows), nil
+	})
+	var late *clock.DeadlineError
+	if errors.As(err, &late) {
+		return &leakError{"database sessions of stopped servers: " + late.Last}
+	}
+	return err
+}
+
+// finish judges the record and stores it.
+func (s *session) finish(record harness.Record) (harness.Result, error) {
+	from := s.rec.clock.Now()
+	verdicts := check.Judge(s.scenario, record)
+	s.phases["check"] = float64(s.rec.clock.Now()-from) / float64(time.Millisecond)
+	result := Summarise(s.scenario, record, verdicts)
+	result.Started, result.PhasesMS = s.started, s.phases
+	result.DurationMS = float64(s.rec.clock.Now()) / float64(time.Millisecond)
+	result.RunDir = s.dir.Final()
+	result.Replay = replayLine(s.c.config.Tool, s.scenario, s.plan)
+	extra, err := extraFiles(record, result, s.scenario.Latency)
+	if err != nil {
+		return result, err
+	}
+	return result, s.dir.Commit(record, result, extra)
+}

@@ -1,0 +1,81 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// An Address is something that is up and where.
+type Address struct {
+	Name, URL, Note string
+}
+
+// Stay brings a scenario's topology up, tells where everything is, and keeps
+// it up until ctx or the interruption ends. Nothing is driven or judged.
+func (c *Conductor) Stay(ctx context.Context, s harness.Scenario, plan harness.Plan, server Server, ready func([]Address)) error {
+	run, err := c.session(s, plan, server)
+	if err != nil {
+		return err
+	}
+	if err = run.up(ctx); err == nil {
+		ready(run.addresses())
+		select {
+		case <-ctx.Done():
+		case <-c.config.Interrupted.Done():
+		}
+	}
+	return errors.Join(err, run.down(ctx), run.dir.Discard())
+}
+
+func (s *session) addresses() []Address {
+	var list []Address
+	for _, r := range s.servers {
+		list = append(list, Address{r.name, r.URL(), "server under test"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.upstreams)) {
+		u := s.upstreams[name]
+		list = append(list,
+			Address{name, u.wire.URL(s.servers[0].name), "upstream wire of " + s.servers[0].name + ", with the ledger"},
+			Address{name + " double", u.base, "the stateful double; POST /__double/config, GET /__double/ledger"})
+	}
+	list = append(list, Address{"postgres", s.database.URL, s.c.parts.Postgres.Describe()})
+	if w := s.c.parts.WireMock; w != nil {
+		list = append(list, Address{"wiremock", w.URL() + "/__admin/", w.Describe()})
+	}
+	if s.redis != nil {
+		list = append(list, Address{"redis", s.redis.URL(), fmt.Sprintf("through the Redis wire; %s", s.c.parts.Redis.Describe())})
+	}
+	return list
+}
+
+// Dead says which shared part has died, "" when all are well. After that
+// nothing more can be run.
+func (c *Conductor) Dead() string {
+	type part struct {
+		name string
+		done <-chan struct{}
+	}
+	var parts []part
+	if p := c.parts.Postgres; p != nil {
+		parts = append(parts, part{"postgres", p.Done()})
+	}
+	if p := c.parts.WireMock; p != nil {
+		parts = append(parts, part{"the WireMock process", p.Done()})
+	}
+	if p := c.parts.Redis; p != nil {
+		parts = append(parts, part{"redis", p.Done()})
+	}
+	for _, p := range parts {
+		select {
+		case <-p.done:
+			return p.name
+		default:
+		}
+	}
+	return ""
+}

@@ -1,0 +1,160 @@
+package library
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/check"
+)
+
+func sqlCheck(id, file string) harness.Check {
+	return check.SQL(id, invariants, "invariants/"+file, "scenarios/library")
+}
+
+// always are the checks that hold in every scenario of this design.
+func always() []harness.Check {
+	return []harness.Check{
+		sqlCheck("L-I1", "one_intent_per_action.sql"),
+		sqlCheck("L-I2", "settled_states.sql"),
+		sqlCheck("L-I3", "one_winner_per_seat.sql"),
+		rowsMatchUpstream(),
+		sqlCheck("L-I4", "event_per_transition.sql"),
+		oncePerIntent(),
+		sqlCheck("L-I7", "terminal_is_final.sql"),
+		sqlCheck("L-I8.waits", "waits_not_suppressed.sql"),
+	}
+}
+
+// outsider begins the names of people who hold seats without our server.
+const outsider = "outsider"
+
+// rowsMatchUpstream joins our SUCCEEDED rows with the double's own charges.
+func rowsMatchUpstream() harness.Check {
+	const doc = "each SUCCEEDED has its upstream charge and each upstream charge its SUCCEEDED"
+	return check.Func(check.Rule{ID: "L-I3.charges", Doc: doc, NeedsSettled: true, Judge: func(rec harness.Record) harness.Verdict {
+		intents, ok := rec.Find("table:library_reservation_intents")
+		charges, ok2 := rec.Find("ledger:pyxis")
+		if !ok || !ok2 {
+			return harness.Undecided(harness.ReasonEnvironment, "the intents or the upstream's charges could not be read")
+		}
+		key := func(r harness.Row) string {
+			return fmt.Sprintf("%v holds %v by %v", r["student"], r["seat"], r["charge_id"])
+		}
+		ours, theirs := map[string]bool{}, map[string]bool{}
+		for _, r := range intents.Rows {
+			if r["state"] == "SUCCEEDED" {
+				ours[key(r)] = true
+			}
+		}
+		for _, r := range charges.Rows {
+			if name, _ := r["student"].(string); !strings.HasPrefix(name, outsider) {
+				theirs[key(r)] = true
+			}
+		}
+		var wrong []harness.Evidence
+		for _, k := range slices.Sorted(maps.Keys(ours)) {
+			if !theirs[k] {
+				wrong = append(wrong, harness.Evidence{Text: "we say " + k + ", the upstream has no such charge"})
+			}
+		}
+		for _, k := range slices.Sorted(maps.Keys(theirs)) {
+			if !ours[k] {
+				wrong = append(wrong, harness.Evidence{Text: "the upstream says " + k + ", we have no such SUCCEEDED"})
+			}
+		}
+		if len(wrong) > 0 {
+			return harness.Violated(wrong[:min(10, len(wrong))], "%s: %d differ", doc, len(wrong))
+		}
+		return harness.Passed("%s: %d on both sides", doc, len(ours))
+	}})
+}
+
+// reference is the intent that a reserve POST was made for.
+func reference(c harness.UpstreamCall) string { return field(c, "reference") }
+
+// seatOf is the seat that a reserve POST asks for.
+func seatOf(c harness.UpstreamCall) string { return field(c, "seat") }
+
+func field(c harness.UpstreamCall, name string) string {
+	var body map[string]any
+	if json.Unmarshal([]byte(c.Request), &body) != nil {
+		return ""
+	}
+	text, _ := body[name].(string)
+	return text
+}
+
+// oncePerIntent: what was perhaps accepted is never written again.
+func oncePerIntent() harness.Check {
+	return check.Calls(check.CallRule{
+		ID: "L-I5.intent", Doc: "no intent is written upstream twice", Rule: "scenarios/library/checks.go",
+		Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: reference, Each: check.AtMost(1),
+	})
+}
+
+// postsPerSeat is the write amplification: how many reserve POSTs each seat cost.
+func postsPerSeat(want map[string]check.Bounds) harness.Check {
+	return check.Calls(check.CallRule{
+		ID: "L-I5", Doc: "reserve POSTs per seat", Rule: "scenarios/library/checks.go",
+		Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: seatOf,
+		Want: func(harness.Record) map[string]check.Bounds { return want },
+	})
+}
+
+// oneWinner: in each burst one client is told 201 and all others 409.
+func oneWinner(bursts map[string]int) harness.Check {
+	want := map[string]map[string]int{}
+	for name, users := range bursts {
+		want[name] = map[string]int{"201": 1, "409": users - 1}
+	}
+	return tally("each burst is answered with one 201, all others 409", want)
+}
+
+// tally compares the confirm answers of each burst.
+func tally(doc string, want map[string]map[string]int) harness.Check {
+	return check.Tally(check.TallyRule{
+		ID: "answers", Doc: doc, Rule: "scenarios/library/checks.go",
+		Group: func(op harness.Operation) string { return op.Burst },
+		Want:  func(harness.Record) map[string]map[string]int { return want },
+	})
+}
+
+// noOpenTransaction is L-I6, sampled.
+func noOpenTransaction() harness.Check { return check.NoOpenTransaction("L-I6", "pyxis") }
+
+// states checks how many intents ended in each state.
+func states(id, doc string, want map[string]int) harness.Check {
+	return check.Func(check.Rule{ID: id, Doc: doc, NeedsSettled: true, Rule: "scenarios/library/checks.go", Judge: func(rec harness.Record) harness.Verdict {
+		if _, ok := rec.Find("table:library_reservation_intents"); !ok {
+			return harness.Undecided(harness.ReasonEnvironment, "the intents could not be read")
+		}
+		got := intentStates(rec)
+		if !maps.Equal(got, want) {
+			return harness.Violated([]harness.Evidence{{Text: "got " + stateText(got) + "; want " + stateText(want)}}, "%s: got %s", doc, stateText(got))
+		}
+		return harness.Passed("%s: %s", doc, stateText(got))
+	}})
+}
+
+// intentStates tallies the stored intents by their state.
+func intentStates(rec harness.Record) map[string]int {
+	n := map[string]int{}
+	rows, _ := rec.Find("table:library_reservation_intents")
+	for _, r := range rows.Rows {
+		n[fmt.Sprint(r["state"])]++
+	}
+	return n
+}
+
+func stateText(n map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(n)) {
+		parts = append(parts, strconv.Itoa(n[k])+" "+k)
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,99 @@
+package library
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/check"
+)
+
+func tickBoundary() harness.Scenario {
+	waves := harness.Param{Name: "waves", Kind: harness.IntParam, Default: "5", Min: 2, Max: 50, Doc: "bursts that the users are spread over"}
+	return harness.Scenario{
+		Name:  "library/tick-boundary",
+		Title: "the burst on one seat is spread over several worker ticks",
+		Doc: `The worker is woken by its tick alone. The users come in waves: the second wave is released while the first wave's
+reserve call is still unanswered, each further wave after the one before was answered. Grouping inside a tick cannot
+see the later waves; the suppression across ticks must close them without another POST.`,
+		Sources: []string{"L-I5", "L-I8", "L-M2"},
+		Tags:    []string{"race"},
+		Params:  commonParams(waves, harness.Param{Name: "tick", Kind: harness.DurationParam, Default: "20ms", Doc: "the worker's tick"}),
+		Topology: func(p harness.Params) harness.Topology {
+			return topology(p, map[string]string{"LIBRARY_WAKE": "tick", "LIBRARY_TICK": p.Text("tick")})
+		},
+		Choose: func(rng *rand.Rand, _ harness.Params) (any, error) { return choices{Seats: seatNames(rng, 1)}, nil },
+		Drive:  driveTicks, Settle: settle, Tables: tables, Outcomes: intentStates, Latency: "confirm",
+		Checks: func(p harness.Params) []harness.Check {
+			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"),
+				states("states", "one winner, everybody else lost the race", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": p.Int("users") - 1}))
+		},
+	}
+}
+
+func tickBoundaryReplicas() harness.Scenario {
+	return variant(tickBoundary(), "3-replicas", "waves over several worker ticks of three replicas", map[string]string{"replicas": "3"})
+}
+
+func driveTicks(ctx context.Context, env harness.Env) error {
+	var c choices
+	if err := env.Plan().Decode(&c); err != nil {
+		return err
+	}
+	if err := configure(ctx, env, c.Seats, nil); err != nil {
+		return err
+	}
+	p := env.Params()
+	waves := split(students(0, p.Int("users")), p.Int("waves"))
+	actions := make([][]string, len(waves))
+	for i, people := range waves {
+		var err error
+		if actions[i], err = prepare(ctx, env, people, same(len(people), c.Seats[0])); err != nil {
+			return err
+		}
+	}
+	inFlight := make(chan struct{})
+	once := sync.OnceFunc(func() { close(inFlight) })
+	heal := env.Upstream("pyxis").Inject(harness.UpstreamFault{
+		Name: "notice the first reserve call", Method: "POST", Path: "/reserve", Nth: 1, At: harness.MomentReceived,
+		Do: func(context.Context, harness.UpstreamCall) { once() },
+	})
+	defer heal()
+	errs := make([]error, len(waves))
+	var first sync.WaitGroup
+	first.Go(func() { _, _, errs[0] = release(ctx, env, waveName(0), waves[0], actions[0]) })
+	overlapped := 0.0
+	select {
+	case <-inFlight:
+		overlapped = 1
+	case <-time.After(10 * time.Second):
+		errs[1] = errors.New("the first wave's reserve call did not come within 10 s")
+	case <-ctx.Done():
+		errs[1] = context.Cause(ctx)
+	}
+	for i := 1; i < len(waves) && errors.Join(errs...) == nil; i++ {
+		_, _, errs[i] = release(ctx, env, waveName(i), waves[i], actions[i])
+		if i == 1 {
+			first.Wait()
+		}
+	}
+	first.Wait()
+	env.Witness("wave_during_call", 1, overlapped, "a wave released while the first reserve call was unanswered")
+	env.Witness("waves", 2, float64(len(waves)), "bursts on the seat, in different ticks")
+	return errors.Join(errs...)
+}
+
+func waveName(i int) string { return fmt.Sprintf("wave-%d", i+1) }
+
+// split deals the people into n parts, as even as can be.
+func split(people []string, n int) [][]string {
+	parts := make([][]string, n)
+	for i, s := range people {
+		parts[i%n] = append(parts[i%n], s)
+	}
+	return parts
+}
