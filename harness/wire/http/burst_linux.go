@@ -38,10 +38,10 @@ type line struct {
 
 // A protocol is what HTTP/1.1 and HTTP/2 do differently on a line.
 type protocol interface {
-	setup(ctx context.Context) error // sends all but the held parts; blocking, before detach
-	hold() error                     // puts the held parts into the connection's out
-	early(b []byte) (answers int)    // what the bytes read before the release mean
-	feed(b []byte, at time.Duration) // takes bytes read after the release and ends racers
+	setup(ctx context.Context) error         // sends all but the held parts; blocking, before detach
+	hold() error                             // puts the held parts into the connection's out
+	early(b []byte) (answers int, err error) // takes bytes read before the release; answers are wrong there
+	feed(b []byte, at time.Duration)         // takes bytes read after the release and ends racers
 	end(cause error, at time.Duration)
 }
 
@@ -256,19 +256,22 @@ func (bu *burst) nothingEarly() error {
 }
 
 // peek reads what a line has before the release: nothing, as a rule.
-func (bu *burst) peek(l *line) (early int, err error) {
-	for {
-		n, err := l.cn.app().Read(bu.buf)
-		if n > 0 {
-			early += l.proto.early(bu.buf[:n])
-		}
+func (bu *burst) peek(l *line) (answers int, err error) {
+	answers, err = l.proto.early(nil) // what came during the setup
+	for err == nil {
+		n, readErr := l.cn.app().Read(bu.buf)
+		var more int
+		more, err = l.proto.early(bu.buf[:n])
+		answers += more
 		switch {
-		case err == errWouldBlock:
-			return early, nil
-		case err != nil:
-			return early, load.Errorf(load.ClassClosed, "the server ended the connection before the release: %w", err)
+		case err != nil || readErr == nil:
+		case readErr == errWouldBlock:
+			return answers, nil
+		default:
+			err = load.Errorf(load.ClassClosed, "the server ended the connection before the release: %w", readErr)
 		}
 	}
+	return answers, err
 }
 
 // abort gives the records of a burst that was not released.

@@ -31,7 +31,7 @@ func (p *proto1) hold() error {
 }
 
 // early: whatever a server says to half a header block is an answer.
-func (p *proto1) early([]byte) int { return 1 }
+func (p *proto1) early(b []byte) (int, error) { return min(len(b), 1), nil }
 
 func (p *proto1) feed(b []byte, at time.Duration) {
 	done, err := p.parser.feed(b)

@@ -1,0 +1,212 @@
+//go:build linux
+
+package wirehttp
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/load"
+)
+
+// speak makes the server speak HTTP/2 without TLS, with prior knowledge.
+func speakH2C(s *httptest.Server, streams int) {
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
+}
+
+// trust makes the client trust the test server's certificate.
+func trust(c *Client, s *httptest.Server) *Client {
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	c.cfg.TLS = &tls.Config{RootCAs: pool}
+	return c
+}
+
+func TestH2BurstDeliversEachRequestOnce(t *testing.T) {
+	for _, n := range []int{1, 2, 100, 500} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			w := newWitness(t, nil)
+			speakH2C(w.Server, 1000)
+			w.Start()
+			b := harness.Burst{Name: "b", Technique: harness.H2SinglePacket, Requests: requests(n, func(i int) string {
+				if i%3 == 0 {
+					return "" // read to its end by the server, so it waits for the last frame too
+				}
+				return fmt.Sprintf(`{"i":%d}`, i)
+			})}
+			rep, ops, err := w.client().Burst(t.Context(), same(w.URL, n), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rep.Technique != "h2-single-packet/write" {
+				t.Errorf("technique %q", rep.Technique)
+			}
+			checkWhole(t, w, n, rep, ops)
+		})
+	}
+}
+
+func TestBurstsOverTLS(t *testing.T) {
+	for _, tc := range []struct {
+		kind harness.Technique
+		want string
+	}{
+		{harness.H1LastHeaderByte, "h1-last-header-byte/io_uring"},
+		{harness.H2SinglePacket, "h2-single-packet/write"},
+	} {
+		t.Run(string(tc.kind), func(t *testing.T) {
+			w := newWitness(t, nil)
+			w.EnableHTTP2 = true
+			w.StartTLS()
+			b := harness.Burst{Name: "b", Technique: tc.kind, Requests: requests(100, func(i int) string { return fmt.Sprintf(`{"i":%d}`, i) })}
+			rep, ops, err := trust(w.client(), w.Server).Burst(t.Context(), same(w.URL, 100), b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if newRingWorks() && rep.Technique != tc.want {
+				t.Errorf("technique %q, want %q", rep.Technique, tc.want)
+			}
+			checkWhole(t, w, 100, rep, ops)
+		})
+	}
+}
+
+func newRingWorks() bool {
+	r, err := newRing(1)
+	if err == nil {
+		r.close()
+	}
+	return err == nil
+}
+
+func TestTLSRefusesAnUnknownCertificate(t *testing.T) {
+	w := newWitness(t, nil)
+	w.StartTLS()
+	rep, ops, err := w.client().Burst(t.Context(), same(w.URL, 2), harness.Burst{Requests: requests(2, nil)})
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Fatalf("error %v, want one about the certificate", err)
+	}
+	if rep.Ready != 0 || ops[0].Outcome != harness.Fail || len(w.arrivals()) != 0 {
+		t.Errorf("%+v %+v", rep, ops[0])
+	}
+}
+
+func TestH2BurstOverReplicas(t *testing.T) {
+	var servers []*witness
+	var targets []string
+	for range 3 {
+		w := newWitness(t, nil)
+		speakH2C(w.Server, 100)
+		w.Start()
+		servers = append(servers, w)
+	}
+	for i := range 99 {
+		targets = append(targets, servers[i%3].URL)
+	}
+	b := harness.Burst{Technique: harness.H2SinglePacket, Requests: requests(99, func(int) string { return `{"a":"` + strings.Repeat("x", 1000) + `"}` })}
+	rep, ops, err := servers[0].client().Burst(t.Context(), targets, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rep.Answered != 99 || rep.Ready != 99 {
+		t.Errorf("%+v", rep)
+	}
+	for i, w := range servers {
+		if got := len(w.arrivals()); got != 33 {
+			t.Errorf("server %d saw %d requests, want 33", i, got)
+		}
+	}
+	for i, op := range ops {
+		if len(servers[i%3].seen[op.ID]) != 1 || op.Outcome != harness.OK {
+			t.Fatalf("operation %d went astray: %+v", i, op)
+		}
+	}
+}
+
+// TestH2LargeBodies needs windows that open only when the server reads: one
+// body is larger than both windows of a server at its defaults.
+func TestH2LargeBodies(t *testing.T) {
+	w := newWitness(t, nil)
+	speakH2C(w.Server, 100)
+	w.Config.HTTP2.MaxReceiveBufferPerStream = 64 << 10
+	w.Config.HTTP2.MaxReceiveBufferPerConnection = 128 << 10
+	w.Start()
+	b := harness.Burst{Name: "b", Technique: harness.H2SinglePacket, Requests: requests(5, func(i int) string {
+		return `"` + strings.Repeat("x", 300_000+i) + `"`
+	})}
+	rep, ops, err := w.client().Burst(t.Context(), same(w.URL, 5), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWhole(t, w, 5, rep, ops)
+}
+
+func TestH2RefusesMoreStreamsThanAllowed(t *testing.T) {
+	w := newWitness(t, nil)
+	speakH2C(w.Server, 10)
+	w.Start()
+	rep, ops, err := w.client().Burst(t.Context(), same(w.URL, 11), harness.Burst{Name: "b", Technique: harness.H2SinglePacket, Requests: requests(11, nil)})
+	if err == nil || !strings.Contains(err.Error(), "allows 10 streams") {
+		t.Fatalf("error %v", err)
+	}
+	if rep.Ready != 0 || len(w.arrivals()) != 0 {
+		t.Errorf("%+v, %d arrivals", rep, len(w.arrivals()))
+	}
+	if op := ops[0]; op.Outcome != harness.Fail || load.ClassOf(op.Err) == "" {
+		t.Errorf("operation %+v", op)
+	}
+}
+
+func TestH2NeedsAServerThatSpeaksIt(t *testing.T) {
+	w := newWitness(t, nil)
+	w.Start()
+	_, _, err := w.client().Burst(t.Context(), same(w.URL, 3), harness.Burst{Technique: harness.H2SinglePacket, Requests: requests(3, nil)})
+	if err == nil || !strings.Contains(err.Error(), "HTTP/2") {
+		t.Fatalf("error %v, want one that says that the server does not speak HTTP/2", err)
+	}
+}
+
+// TestH2EarlyAnswer: a handler that does not read the body answers before the
+// release. That fails the burst, and what it did is not known.
+func TestH2EarlyAnswer(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	speakH2C(s, 100)
+	s.Start()
+	defer s.Close()
+	w := newWitness(t, nil)
+	// The ping is answered by the connection's own goroutine, so the answers
+	// may come just after it; many rounds are not needed, but some are.
+	for range 20 {
+		rep, ops, err := w.client().Burst(t.Context(), same(s.URL, 50), harness.Burst{Technique: harness.H2SinglePacket, Requests: requests(50, func(int) string { return "{}" })})
+		if err == nil {
+			continue
+		}
+		if rep.Early == 0 || rep.Sent != 0 {
+			t.Fatalf("%+v, error %v", rep, err)
+		}
+		var got []harness.Outcome
+		for _, op := range ops {
+			got = append(got, op.Outcome)
+		}
+		want := make([]harness.Outcome, 50)
+		for i := range want {
+			want[i] = harness.Info // the headers were whole
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+		return
+	}
+	t.Fatal("no early answer was noticed in 20 bursts")
+}

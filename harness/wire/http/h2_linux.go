@@ -1,3 +1,0 @@
-package wirehttp
-
-func (bu *burst) planH2() {}
