@@ -23,7 +23,8 @@ const (
 )
 
 // ErrNoCount is wrapped by every error of [WireMock.Count]: the count is
-// unknown, which is not zero.
+// unknown, which is not zero. [WireMock.Load] wraps it when the journal cannot
+// be counted in from the start.
 var ErrNoCount = errors.New("WireMock's count is unknown")
 
 // A WireMock is the client of a running WireMock. Use go-wiremock where it
@@ -115,6 +116,10 @@ func (m *WireMock) checkMarker(ctx context.Context, path string) error {
 	if marker == "" {
 		return fmt.Errorf("no mappings were loaded by this client for %s, so nothing shows that the journal is whole", path)
 	}
+	return m.seesMarker(ctx, marker)
+}
+
+func (m *WireMock) seesMarker(ctx context.Context, marker string) error {
 	n, err := m.journal(ctx, mock.NewRequest(http.MethodPost, mock.URLPathEqualTo(marker)))
 	if err != nil {
 		return err
@@ -148,8 +153,11 @@ func (m *WireMock) mark(ctx context.Context, prefix string) error {
 		return fmt.Errorf("install the journal's marker: %w", err)
 	}
 	err := m.call(ctx, http.MethodPost, m.base+marker, nil, http.StatusNoContent, nil)
+	if err == nil {
+		err = m.seesMarker(ctx, marker)
+	}
 	if err != nil {
-		err = fmt.Errorf("put the marker into the journal: %w", err)
+		err = fmt.Errorf("mark the journal: %w: %w", ErrNoCount, err)
 	} else {
 		m.mu.Lock()
 		m.markers[prefix] = marker
