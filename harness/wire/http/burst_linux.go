@@ -53,6 +53,7 @@ type burst struct {
 	racers []*racer
 	lines  []*line
 	report harness.BurstReport
+	poll   *poller
 	after  time.Duration // the release returned
 	buf    []byte
 }
@@ -81,10 +82,11 @@ func (c *Client) Burst(ctx context.Context, targets []string, b harness.Burst) (
 		return bu.abort(err)
 	}
 	defer p.close()
-	if err := bu.release(p); err != nil {
+	bu.poll = p
+	if err := bu.release(); err != nil {
 		return bu.abort(err)
 	}
-	bu.collect(ctx, p)
+	bu.collect(ctx)
 	return bu.finish(), bu.operations(), nil
 }
 
@@ -204,7 +206,7 @@ func (bu *burst) acknowledged(context.Context) (bool, string, error) {
 }
 
 // release makes the last checks and lets the held parts go.
-func (bu *burst) release(p *poller) error {
+func (bu *burst) release() error {
 	for _, l := range bu.lines {
 		if err := l.proto.hold(); err != nil {
 			return fmt.Errorf("prepare the held part of request %d: %w", l.pos+1, err)
@@ -224,7 +226,7 @@ func (bu *burst) release(p *poller) error {
 	for _, l := range bu.lines {
 		bu.settle(l, shot.results[l.pos])
 	}
-	bu.soon(p)
+	bu.soon()
 	return nil
 }
 

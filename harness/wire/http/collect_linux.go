@@ -41,8 +41,8 @@ func (bu *burst) sentAll(l *line, at time.Duration) {
 
 // soon looks, at once after the release, which answers are there already:
 // those requests are not counted as in flight together with the others.
-func (bu *burst) soon(p *poller) {
-	for _, l := range p.wait(bu.lines, 0) {
+func (bu *burst) soon() {
+	for _, l := range bu.poll.wait(bu.lines, 0) {
 		bu.drain(l)
 		for _, ra := range l.racers {
 			ra.soon = ra.soon || ra.ended != 0
@@ -52,12 +52,12 @@ func (bu *burst) soon(p *poller) {
 
 // collect reads answers until every racer has ended: answered, broken off, or
 // given up at its deadline or when ctx ends.
-func (bu *burst) collect(ctx context.Context, p *poller) {
-	unwatch := p.wakeWhenDone(ctx)
+func (bu *burst) collect(ctx context.Context) {
+	unwatch := bu.poll.wakeWhenDone(ctx)
 	defer unwatch()
 	for _, l := range bu.lines {
 		if l.waits {
-			p.wantWrite(l, true)
+			bu.poll.wantWrite(l, true)
 		}
 	}
 	for {
@@ -72,9 +72,9 @@ func (bu *burst) collect(ctx context.Context, p *poller) {
 			}
 			return
 		}
-		for _, l := range p.wait(bu.lines, next) {
+		for _, l := range bu.poll.wait(bu.lines, next) {
 			if l.waits {
-				bu.push(p, l)
+				bu.push(l)
 			}
 			bu.drain(l)
 		}
@@ -108,7 +108,7 @@ func (bu *burst) expire() (next time.Duration, open bool) {
 }
 
 // push goes on with what the kernel did not take at the release.
-func (bu *burst) push(p *poller, l *line) {
+func (bu *burst) push(l *line) {
 	before := len(l.cn.out)
 	all, err := l.cn.flush()
 	if len(l.cn.out) < before {
@@ -124,7 +124,7 @@ func (bu *burst) push(p *poller, l *line) {
 	}
 	if all {
 		bu.sentAll(l, bu.c.cfg.Clock.Now())
-		p.wantWrite(l, false)
+		bu.poll.wantWrite(l, false)
 	}
 }
 
@@ -166,15 +166,24 @@ func (bu *burst) endLine(l *line, cause error, at time.Duration) {
 	bu.closeIfOver(l)
 }
 
+// closeIfOver is done with a line whose racers have all ended. The connection
+// itself stays open until the burst is over when it was answered, so that
+// the server is not kept busy with closing while others are still racing.
 func (bu *burst) closeIfOver(l *line) {
 	if !l.open {
 		return
 	}
+	answered := true
 	for _, ra := range l.racers {
 		if ra.ended == 0 {
 			return
 		}
+		answered = answered && ra.answered
 	}
 	l.open = false
-	l.cn.close()
+	if !answered {
+		l.cn.close()
+		return
+	}
+	bu.poll.forget(l)
 }

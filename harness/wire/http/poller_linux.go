@@ -60,6 +60,9 @@ func (p *poller) wantWrite(l *line, want bool) {
 	_ = p.control(unix.EPOLL_CTL_MOD, l.fd, l.pos, events)
 }
 
+// forget stops watching a line that is still open.
+func (p *poller) forget(l *line) { _ = p.control(unix.EPOLL_CTL_DEL, l.fd, l.pos, 0) }
+
 // wait gives the lines on which something happened within timeout, none when
 // nothing did. The slice is valid until the next call.
 func (p *poller) wait(lines []*line, timeout time.Duration) []*line {

@@ -134,8 +134,7 @@ func (ra *racer) wire1() (head, held []byte) {
 	if ra.hasLength() {
 		line("Content-Length: ", strconv.Itoa(len(ra.req.Body)))
 	}
-	line("Connection: close")
-	line()
+	line() // no "Connection: close": it would make the server work in the middle of a burst
 	last := len(b) - 1
 	return b[:last:last], append([]byte{b[last]}, ra.req.Body...)
 }
