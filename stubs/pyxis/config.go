@@ -198,5 +198,5 @@ func (s settings) config() Config {
 }
 
 func millis(ms float64) time.Duration {
-	return min(time.Duration(ms*float64(time.Millisecond)), maxWait)
+	return time.Duration(min(ms*float64(time.Millisecond), float64(maxWait))) // bounded before the conversion can overflow
 }

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// draw gives the latency of the n-th call (from 1) of an endpoint ("POST
+// Draw gives the latency of the n-th call (from 1) of an endpoint ("POST
 // /reserve"). It depends on nothing else, so that the n-th call takes as long
 // in every run with this seed, however the calls interleave.
-func (l Latency) draw(seed uint64, endpoint string, n int) time.Duration {
+func (l Latency) Draw(seed uint64, endpoint string, n int) time.Duration {
 	switch l.Model {
 	case "fixed":
 		return millis(l.MedianMS)

@@ -108,7 +108,7 @@ func (d *double) arrive(name string) time.Duration {
 	if name == "POST /reserve" {
 		model = d.set.latency
 	}
-	return model.draw(d.seed, name, d.stats.Calls[name])
+	return model.Draw(d.seed, name, d.stats.Calls[name])
 }
 
 func (d *double) leave(name string) {

@@ -149,7 +149,7 @@ func TestWireMockThatCannotCountGivesNoNumber(t *testing.T) {
 		if !errors.Is(err, upstream.ErrNoCount) || !strings.Contains(fmt.Sprint(err), "journal is disabled") {
 			t.Errorf("load: %v", err)
 		}
-		wantNoCount(t, m, "/r/hello", "run", "no mappings were loaded")
+		wantNoCount(t, m, "/r/hello", "run", "journal is disabled")
 	})
 	t.Run("journal disabled later", func(t *testing.T) {
 		var count atomic.Int64
