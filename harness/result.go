@@ -60,6 +60,7 @@ type Suite struct {
 	Host          Host      `json:"host"`
 	Verdict       Status    `json:"verdict"`
 	Scenarios     []Result  `json:"scenarios"`
+	Skipped       []string  `json:"skipped,omitempty"` // names of scenarios that were not run: interrupted, or a part had died
 	_             struct{}
 }
 

@@ -158,3 +158,21 @@ func stateText(n map[string]int) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// ReservePosts counts the reserve POSTs for one seat. WireMock's journal is
+// counted per run: when it agrees with the ledger on the whole run, it has
+// seen the same calls for this seat; when not, its number is -1.
+func ReservePosts(rec harness.Record, seat string) harness.CountPair {
+	pair := harness.CountPair{WireMock: -1}
+	for _, c := range rec.Calls("pyxis", "POST", "/reserve") {
+		if seatOf(c) == seat {
+			pair.Ledger++
+		}
+	}
+	for _, c := range rec.Counts {
+		if c.Method == "POST" && c.Path == "/reserve" && c.Error == "" && c.Ledger == c.WireMock {
+			pair.WireMock = pair.Ledger
+		}
+	}
+	return pair
+}

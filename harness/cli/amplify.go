@@ -1,0 +1,226 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/stats"
+	"github.com/overbook/overbook/reports"
+	"github.com/overbook/overbook/scenarios"
+)
+
+type harnessScenario = harness.Scenario
+
+// resamples of the bootstrap; more change the interval in the third digit only.
+const resamples = 2000
+
+func (a *app) amplifyCommand() *cobra.Command {
+	var f runFlags
+	var rounds int
+	c := &cobra.Command{
+		Use: "amplify", Short: "the write-amplification table: upstream writes and confirm latency, paths side by side",
+		Long: `Runs the burst on one seat over the direct and over the intent path, alternating, with the same upstream latency model and the
+same seeds, and compares: reserve POSTs (by both observers), outcomes, confirm percentiles and their ratio.
+
+The upstream gets a small check-then-act window, as real ones have. The direct path may therefore give a seat twice: it is the
+baseline and does not promise otherwise. The verdict is about the intent path's invariants and about the counts of both paths.`,
+		Example: "  overbook amplify\n  overbook amplify --rounds 50 --json\n  overbook amplify --users 20 --set latency=50ms",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return a.amplify(c.Context(), f, rounds) },
+	}
+	f.add(c)
+	c.Flags().IntVar(&rounds, "rounds", 10, "bursts of each path, each on a seat of its own")
+	for _, name := range []string{"repeat", "tag", "junit", "html", "github", "mutant"} {
+		_ = c.Flags().MarkHidden(name)
+	}
+	return c
+}
+
+// batches is how the rounds of each path are split, so that both paths meet
+// the same state of the machine: direct, intent, direct, intent, ...
+const batches = 4
+
+func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
+	if rounds < 1 {
+		return usage(fmt.Errorf("--rounds %d: want 1 or more", rounds), "")
+	}
+	seed, set, err := f.plan.parsed()
+	if err != nil {
+		return err
+	}
+	base, err := a.scenario("library/one-seat")
+	if err != nil {
+		return err
+	}
+	if _, ok := set["window"]; !ok {
+		set["window"] = amplifyWindow
+	}
+	var todo []planned
+	for b := range min(batches, rounds) {
+		n := rounds/min(batches, rounds) + btoi(b < rounds%min(batches, rounds))
+		for _, path := range []string{"direct", "intent"} {
+			params := maps.Clone(set)
+			params["path"], params["rounds"] = path, strconv.Itoa(n)
+			batch, err := f.plan.plans([]harness.Scenario{measuredOnly(base, path)}, harness.Seed(seed.Rand("batch "+strconv.Itoa(b)).Uint32()), params, 1)
+			if err != nil {
+				return err
+			}
+			todo = append(todo, batch...)
+		}
+	}
+	fmt.Fprintf(a.err, "seed %s, %d rounds of each path\n", seed, rounds)
+	quiet := f
+	suite, records, err := a.conduct(ctx, quiet, seed, todo)
+	if err != nil {
+		return err
+	}
+	table := a.amplification(suite, records, rounds)
+	return a.amplified(f, suite, table)
+}
+
+// amplifyWindow is the upstream's check-then-act window in the comparison.
+const amplifyWindow = "3ms"
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// measuredOnly takes from the direct path the checks that it does not promise:
+// that a seat with a check-then-act upstream has one winner. They are counted
+// in the table instead.
+func measuredOnly(s harness.Scenario, path string) harness.Scenario {
+	if path == "intent" {
+		return s
+	}
+	all := s.Checks
+	s.Checks = func(p harness.Params) []harness.Check {
+		return slices.DeleteFunc(all(p), func(c harness.Check) bool { return c.ID == "L-I3" || c.ID == "answers" })
+	}
+	return s
+}
+
+// amplification makes the table of the runs.
+func (a *app) amplification(s harness.Suite, records map[string]harness.Record, rounds int) reports.Amplification {
+	t := reports.Amplification{
+		SchemaVersion: 1, Rounds: rounds, Verdict: s.Verdict, Seed: s.Seed, Host: s.Host, Started: s.Started,
+		Command: "overbook " + strings.Join(os.Args[1:], " "),
+	}
+	times := map[string][][]time.Duration{}
+	for _, r := range s.Scenarios {
+		path := &t.Paths.Intent
+		if r.Params.Text("path") == "direct" {
+			path = &t.Paths.Direct
+		}
+		t.Users = r.Params.Int("users")
+		t.Upstream.LatencyModel = fmt.Sprintf("lognormal, median %s, sigma %.2f; check-then-act window %s",
+			r.Params.Text("latency"), float64(r.Params.Int("sigma_percent"))/100, r.Params.Text("window"))
+		t.RunDirs = append(t.RunDirs, r.RunDir)
+		perRound, samples := amplifyRounds(r, records[r.RunDir], len(path.PerRound))
+		path.PerRound = append(path.PerRound, perRound...)
+		times[r.Params.Text("path")] = append(times[r.Params.Text("path")], samples...)
+	}
+	summarisePath(&t.Paths.Direct, times["direct"])
+	summarisePath(&t.Paths.Intent, times["intent"])
+	if n := t.Paths.Intent.ReservePosts.Ledger; n > 0 {
+		t.Ratio.ReservePosts = float64(t.Paths.Direct.ReservePosts.Ledger) / float64(n)
+	}
+	if len(times["direct"]) > 0 && len(times["intent"]) > 0 {
+		ratio, lo, hi := stats.RatioInterval(s.Seed.Rand("bootstrap"), times["intent"], times["direct"], stats.P95, resamples)
+		if !math.IsNaN(ratio) && !math.IsInf(ratio, 0) {
+			t.Ratio.ConfirmP95, t.Ratio.ConfirmP95Interval = ratio, [2]float64{lo, hi}
+		}
+	}
+	return t
+}
+
+// amplifyRounds takes a run apart into its bursts.
+func amplifyRounds(r harness.Result, rec harness.Record, from int) (rounds []reports.AmplifyRound, times [][]time.Duration) {
+	var c struct {
+		Seats []string `json:"seats"`
+	}
+	if rec.Plan.Decode(&c) != nil {
+		return nil, nil
+	}
+	for i, b := range r.Bursts {
+		if i >= len(c.Seats) {
+			break
+		}
+		round := reports.AmplifyRound{Round: from + i + 1, Outcomes: map[string]int{}}
+		var samples []time.Duration
+		for _, op := range rec.History.OfKind("confirm") {
+			if op.Burst == b.Name && op.ResponseTime() > 0 {
+				samples = append(samples, op.ResponseTime())
+			}
+		}
+		round.ReservePosts = scenarios.ReservePosts(rec, c.Seats[i])
+		rows, _ := rec.Find("table:library_reservation_intents")
+		for _, row := range rows.Rows {
+			if row["seat"] == c.Seats[i] {
+				round.Outcomes[fmt.Sprint(row["state"])]++
+			}
+		}
+		if l := stats.Summarise(samples); l != nil {
+			round.ConfirmMS = *l
+		}
+		rounds, times = append(rounds, round), append(times, samples)
+	}
+	return rounds, times
+}
+
+func summarisePath(p *reports.AmplifyPath, times [][]time.Duration) {
+	p.Outcomes = map[string]int{}
+	var all []time.Duration
+	for _, t := range times {
+		all = append(all, t...)
+	}
+	if l := stats.Summarise(all); l != nil {
+		p.ConfirmMS = *l
+	}
+	for _, r := range p.PerRound {
+		p.ReservePosts.Ledger = max(p.ReservePosts.Ledger, r.ReservePosts.Ledger)
+		p.ReservePosts.WireMock = max(p.ReservePosts.WireMock, r.ReservePosts.WireMock)
+		for state, n := range r.Outcomes {
+			p.Outcomes[state] += n
+		}
+	}
+}
+
+// amplified prints the table, or the document, and what did not hold.
+func (a *app) amplified(f runFlags, s harness.Suite, t reports.Amplification) error {
+	var err error
+	if f.json {
+		err = reports.AmplifyJSON(a.out, t)
+	} else {
+		err = reports.AmplifyText(a.out, t, reports.TextOptions{Color: a.color})
+	}
+	if err == nil && f.md != "" {
+		file, openErr := outFile("markdown", f.md)
+		if openErr != nil {
+			return openErr
+		}
+		defer file.Close()
+		err = reports.AmplifyMarkdown(file, t)
+	}
+	if err != nil {
+		return environment(err, "")
+	}
+	for _, r := range s.Scenarios {
+		if r.Verdict != harness.Pass {
+			fmt.Fprintf(a.err, "%s %s (path %s): %s\n  replay  %s\n  report  %s\n", r.Verdict, r.Name, r.Params.Text("path"), r.Summary, r.Replay, r.Report)
+		}
+	}
+	return ended(codeOf(s, a.interrupted.Err() != nil, f.strict, f.allowUnknown))
+}

@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/harness/doctor"
+	"github.com/overbook/overbook/harness/run"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	var parts partFlags
+	var fix, quiet bool
+	c := &cobra.Command{
+		Use: "doctor", Short: "what this machine has, what is missing, and how to get it",
+		Long: `Lists each need with ✓ or ✗ and its fix. --fix does what it can: fetches the pinned WireMock jar and checks its checksum, installs
+PostgreSQL, Redis and a Java runtime through apt when run as root, and prepares WireMock's start-up archive.`,
+		Example: "  overbook doctor\n  overbook doctor --fix", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			options, err := parts.options()
+			if err != nil {
+				return err
+			}
+			findings := doctor.Diagnose(c.Context(), doctor.Checks(options))
+			if fix {
+				findings, err = doctor.Repair(c.Context(), findings, func(text string) { fmt.Fprintln(a.err, text) })
+			}
+			if !quiet || !doctor.Healthy(findings) {
+				fmt.Fprint(a.out, findingsText(findings))
+			}
+			switch {
+			case err != nil:
+				return environment(err, "")
+			case !doctor.Healthy(findings):
+				return environment(fmt.Errorf("something that is needed is missing"), "overbook doctor --fix does what it can")
+			}
+			return nil
+		},
+	}
+	parts.add(c)
+	c.Flags().BoolVar(&fix, "fix", false, "install and prepare what is missing")
+	c.Flags().BoolVar(&quiet, "quiet", false, "print nothing when all is well")
+	return c
+}
+
+func findingsText(findings []doctor.Finding) string {
+	var b strings.Builder
+	for _, f := range findings {
+		mark := map[doctor.State]string{doctor.Fine: "✓", doctor.Warning: "!", doctor.Missing: "✗", doctor.Skipped: "?"}[f.State]
+		note := ""
+		if f.Fixed {
+			note = " (just fixed)"
+		}
+		fmt.Fprintf(&b, "%s %-24s %s%s\n", mark, f.Check.Name, f.Detail, note)
+		if f.State != doctor.Fine && f.Check.FixText != "" {
+			fmt.Fprintf(&b, "  %-24s fix: %s\n", "", f.Check.FixText)
+		}
+	}
+	return b.String()
+}
+
+func (a *app) upCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use: "up [SCENARIO]", Short: "bring everything up and stay, printing where it is",
+		Long: `Brings up the topology of a scenario (default library/one-seat): Postgres, WireMock with the double, the wires and the server
+under test, for poking by hand. Ctrl-C takes everything down.`,
+		Example: "  overbook up\n  overbook up library/redis-down --set users=2", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.completeNames,
+		RunE: func(c *cobra.Command, args []string) error {
+			name := "library/one-seat"
+			if len(args) == 1 {
+				name = args[0]
+			}
+			todo, err := a.onePlan(&f, name)
+			if err != nil {
+				return err
+			}
+			server, err := a.server(c.Context(), f.mutant)
+			if err != nil {
+				return err
+			}
+			p := a.progress()
+			conductor, err := a.conductor(c.Context(), f, p, []harnessScenario{todo.scenario})
+			if err != nil {
+				return err
+			}
+			err = conductor.Stay(c.Context(), todo.scenario, todo.plan, server, func(list []run.Address) {
+				p.done()
+				fmt.Fprintf(a.out, "up since %s; Ctrl-C takes everything down\n", clock.Wall().Format("15:04:05"))
+				for _, x := range list {
+					fmt.Fprintf(a.out, "  %-14s %s   %s\n", x.Name, x.URL, x.Note)
+				}
+			})
+			if closeErr := conductor.Close(); err == nil {
+				err = closeErr
+			}
+			return environment(err, "")
+		},
+	}
+	f.plan.add(c)
+	f.parts.add(c)
+	c.Flags().StringVar(&f.out, "out", defaultOut, "where the processes' logs go while it is up")
+	c.Flags().StringVar(&f.mutant, "mutant", "", "plant this bug in the reference server first")
+	return c
+}

@@ -1,0 +1,309 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/harness/mutant"
+	"github.com/overbook/overbook/harness/run"
+	"github.com/overbook/overbook/reports"
+	"github.com/overbook/overbook/scenarios"
+)
+
+// runFlags are the flags of everything that runs scenarios.
+type runFlags struct {
+	plan                 planFlags
+	parts                partFlags
+	repeat               int
+	out                  string
+	json                 bool
+	junit, html, md, gh  string
+	strict, allowUnknown bool
+	verbose              bool
+	mutant               string
+}
+
+const defaultOut = "runs"
+
+func (f *runFlags) add(c *cobra.Command) {
+	f.plan.add(c)
+	f.parts.add(c)
+	fs := c.Flags()
+	fs.IntVar(&f.repeat, "repeat", 1, "run everything N times, each with a seed of its own made from --seed")
+	fs.StringVar(&f.mutant, "mutant", "", "plant this bug in the reference server first (needs Go and the source tree)")
+	fs.StringVar(&f.out, "out", defaultOut, "root of the run directories")
+	fs.BoolVar(&f.json, "json", false, "standard output is one JSON document")
+	fs.StringVar(&f.junit, "junit", "", "write JUnit XML to this file")
+	fs.StringVar(&f.html, "html", "", "write one self-contained HTML report of all runs to this file")
+	fs.StringVar(&f.md, "markdown", "", "write a Markdown summary to this file")
+	fs.StringVar(&f.gh, "github", "", "write GitHub annotations to this file (/dev/stderr to show them)")
+	fs.BoolVar(&f.strict, "strict", false, "UNKNOWN exits with 1")
+	fs.BoolVar(&f.allowUnknown, "allow-unknown", false, "UNKNOWN exits with 0")
+	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print every check, also of scenarios that passed")
+	c.MarkFlagsMutuallyExclusive("strict", "allow-unknown")
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run [NAME or glob...]",
+		Short: "run scenarios and judge them (default: the race suite)",
+		Long: `Brings up Postgres, WireMock and Redis (local binaries, else Docker, else what the URLs say), runs the scenarios, and judges
+their invariants on stored rows, upstream counts and answers. Every run is kept in a directory of its own.`,
+		Example: `  overbook run
+  overbook run library/one-seat --seed 7f3a91c2 --users 50
+  overbook run 'library/*' --repeat 20 --junit race.xml
+  overbook run library/one-seat --set path=direct --set window=30ms     (overbooks the seat)
+  overbook run library/one-seat --mutant L-M1`,
+		ValidArgsFunction: a.completeNames,
+		RunE:              func(c *cobra.Command, args []string) error { return a.run(c.Context(), f, args) },
+	}
+	f.add(c)
+	return c
+}
+
+func (a *app) completeNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := make([]string, 0, len(a.Scenarios))
+	for _, s := range a.Scenarios {
+		names = append(names, s.Name)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// run is `overbook run`.
+func (a *app) run(ctx context.Context, f runFlags, patterns []string) error {
+	tag := f.plan.tag
+	if tag == "" {
+		tag = scenarios.DefaultTag
+	}
+	chosen, err := scenarios.Select(a.Scenarios, patterns, tag)
+	if err != nil {
+		return usage(err, "")
+	}
+	seed, set, err := f.plan.parsed()
+	if err != nil {
+		return err
+	}
+	if f.repeat < 1 {
+		return usage(fmt.Errorf("--repeat %d: want 1 or more", f.repeat), "")
+	}
+	todo, err := f.plan.plans(chosen, seed, set, f.repeat)
+	if err != nil {
+		return err
+	}
+	files, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	fmt.Fprintf(a.err, "seed %s, %d runs of %d scenarios\n", seed, len(todo), len(chosen))
+	suite, records, err := a.conduct(ctx, f, seed, todo)
+	if err != nil {
+		return err
+	}
+	if err := a.publish(f, files, suite, records); err != nil {
+		return environment(err, "the runs themselves are stored below "+f.out)
+	}
+	return ended(codeOf(suite, a.interrupted.Err() != nil, f.strict, f.allowUnknown))
+}
+
+// server is the program under test: this one, or one with a bug planted in it.
+func (a *app) server(ctx context.Context, id string) (run.Server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return run.Server{}, environment(fmt.Errorf("find our own program: %w", err), "")
+	}
+	if id == "" {
+		return run.Server{Command: []string{self, "sut"}}, nil
+	}
+	wd, err := os.Getwd()
+	if err != nil {
+		return run.Server{}, environment(err, "")
+	}
+	root, err := mutant.Root(wd)
+	if err != nil {
+		return run.Server{}, usage(err, "")
+	}
+	m, err := mutant.Find(root, id)
+	if err != nil {
+		return run.Server{}, usage(err, "")
+	}
+	fmt.Fprintf(a.err, "planting %s: %s\n", m.ID, m.Title)
+	program, err := m.Build(ctx, root, filepath.Join(root, "bin", "mutants"))
+	if err != nil {
+		return run.Server{}, environment(err, "")
+	}
+	return run.Server{Command: []string{program, "sut"}, Mutant: m.ID}, nil
+}
+
+// conductor brings up what the scenarios need.
+func (a *app) conductor(ctx context.Context, f runFlags, p *progress, chosen []harness.Scenario) (*run.Conductor, error) {
+	parts, err := f.parts.options()
+	if err != nil {
+		return nil, err
+	}
+	out, err := filepath.Abs(f.out)
+	if err == nil {
+		err = os.MkdirAll(out, 0o755)
+	}
+	if err != nil {
+		return nil, usage(fmt.Errorf("--out: %w", err), "choose a place that can be written")
+	}
+	c, err := run.New(ctx, run.Config{
+		Parts: parts, Out: out, Tool: "overbook", Version: version(), Mark: a.mark, Interrupted: a.interrupted, Progress: p.update,
+	}, chosen)
+	if err != nil {
+		return nil, environment(err, "overbook doctor says what is missing here and how to get it")
+	}
+	return c, nil
+}
+
+// conduct runs the plans one after the other. What could not be run because
+// of an interruption or a dead part is named as skipped.
+func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo []planned) (_ harness.Suite, _ map[string]harness.Record, err error) {
+	server, err := a.server(ctx, f.mutant)
+	if err != nil {
+		return harness.Suite{}, nil, err
+	}
+	p := a.progress()
+	defer p.done()
+	watch := clock.New()
+	suite := harness.Suite{
+		SchemaVersion: 1, Tool: "overbook", Version: version(), Seed: seed, Started: clock.Wall(), Host: host(), Scenarios: []harness.Result{},
+	}
+	chosen := make([]harness.Scenario, 0, len(todo))
+	for _, t := range todo {
+		chosen = append(chosen, t.scenario)
+	}
+	c, err := a.conductor(ctx, f, p, chosen)
+	if err != nil {
+		return suite, nil, err
+	}
+	defer func() { err = errors.Join(err, environment(c.Close(), "")) }()
+	c.Describe(&suite.Host)
+	records := map[string]harness.Record{}
+	for i, t := range todo {
+		if a.interrupted.Err() != nil || c.Dead() != "" {
+			suite.Skipped = append(suite.Skipped, t.scenario.Name)
+			continue
+		}
+		result, record, err := c.Run(ctx, t.scenario, t.plan, server)
+		if err != nil {
+			return suite, records, environment(fmt.Errorf("%s: %w", t.scenario.Name, err), "is the disk full, or --out a place that can't be written?")
+		}
+		if result.Report, err = writeReports(result, record, suite.Host); err != nil {
+			return suite, records, environment(err, "is the disk full?")
+		}
+		suite.Scenarios = append(suite.Scenarios, result)
+		if result.Verdict != harness.Pass || len(todo) <= keepRecords {
+			records[result.RunDir] = record // the others can be read again from their directories
+		}
+		if f.json || i < len(todo)-1 || a.terminal {
+			p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal, Width: 140}))
+		}
+	}
+	if dead := c.Dead(); dead != "" {
+		p.line("%s died; %d runs were skipped", dead, len(suite.Skipped))
+	}
+	suite.Verdict = worst(suite)
+	suite.DurationMS = float64(watch.Now()) / float64(time.Millisecond)
+	return suite, records, nil
+}
+
+// keepRecords bounds how many passing records are kept in memory for the report.
+const keepRecords = 40
+
+func worst(s harness.Suite) harness.Status {
+	statuses := make([]harness.Status, 0, len(s.Scenarios)+1)
+	for _, r := range s.Scenarios {
+		statuses = append(statuses, r.Verdict)
+	}
+	if len(s.Skipped) > 0 {
+		statuses = append(statuses, harness.Unknown)
+	}
+	return harness.Worst(statuses...)
+}
+
+// writeReports puts the reports of one run into its directory.
+func writeReports(r harness.Result, rec harness.Record, h harness.Host) (string, error) {
+	one := harness.Suite{
+		SchemaVersion: 1, Tool: "overbook", Version: version(), Seed: r.Seed, Started: r.Started, DurationMS: r.DurationMS,
+		Host: h, Verdict: r.Verdict, Scenarios: []harness.Result{r},
+	}
+	html := filepath.Join(r.RunDir, "report.html")
+	page := reports.Page{Suite: one, Records: map[string]harness.Record{r.RunDir: rec}}
+	return html, errors.Join(
+		writeTo(html, func(w io.Writer) error { return reports.HTML(w, page) }),
+		writeTo(filepath.Join(r.RunDir, "junit.xml"), func(w io.Writer) error { return reports.JUnit(w, one) }),
+		writeTo(filepath.Join(r.RunDir, "summary.md"), func(w io.Writer) error { return reports.Markdown(w, one) }),
+	)
+}
+
+func writeTo(name string, write func(io.Writer) error) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(f), f.Close())
+}
+
+// outFiles are the files that the flags name; nil where none is wanted.
+type outFiles struct{ junit, html, md, gh *os.File }
+
+func (f *runFlags) open() (o outFiles, err error) {
+	for _, x := range []struct {
+		flag, name string
+		to         **os.File
+	}{{"junit", f.junit, &o.junit}, {"html", f.html, &o.html}, {"markdown", f.md, &o.md}, {"github", f.gh, &o.gh}} {
+		if *x.to, err = outFile(x.flag, x.name); err != nil {
+			o.close()
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+func (o *outFiles) close() {
+	for _, f := range []*os.File{o.junit, o.html, o.md, o.gh} {
+		if f != nil {
+			_ = f.Close() // its writer reported any error
+		}
+	}
+}
+
+// publish writes the suite to standard output and to the files.
+func (a *app) publish(f runFlags, o outFiles, s harness.Suite, records map[string]harness.Record) error {
+	var errs []error
+	to := func(file *os.File, write func(io.Writer) error) {
+		if file != nil {
+			errs = append(errs, fill(file, write))
+		}
+	}
+	to(o.junit, func(w io.Writer) error { return reports.JUnit(w, s) })
+	to(o.md, func(w io.Writer) error { return reports.Markdown(w, s) })
+	to(o.gh, func(w io.Writer) error { return reports.GitHub(w, s) })
+	to(o.html, func(w io.Writer) error { return reports.HTML(w, reports.Page{Suite: s, Records: records}) })
+	if f.json {
+		return errors.Join(append(errs, reports.JSON(a.out, s))...)
+	}
+	return errors.Join(append(errs, reports.Text(a.out, s, reports.TextOptions{Color: a.color, Verbose: f.verbose, Records: records}))...)
+}
+
+// fill replaces what a file held; a device can't be cut and needs not be.
+func fill(f *os.File, write func(io.Writer) error) error {
+	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
+		if err := f.Truncate(0); err != nil {
+			return err
+		}
+	}
+	return write(f)
+}
