@@ -10,8 +10,8 @@ import (
 
 // The figures that the design's author measured, one local run of theirs.
 var source = struct{ direct, intent map[string]string }{
-	direct: map[string]string{"posts": "100", "outcomes": "2 won, 98 lost", "p95": "1.50 s"},
-	intent: map[string]string{"posts": "1", "outcomes": "1 won, 99 lost", "p95": "3.08 s"},
+	direct: map[string]string{"posts": "100", "outcomes": "2 / 98", "p95": "1.50 s"},
+	intent: map[string]string{"posts": "1", "outcomes": "1 / 99", "p95": "3.08 s"},
 }
 
 const none = "—"
@@ -31,23 +31,24 @@ func amplifyTable(a Amplification) [][]string {
 	}
 	return [][]string{
 		{"", "direct", "intent", "source direct", "source intent"},
-		row("upstream reserve POSTs, most in a round", countText(d.ReservePosts), countText(i.ReservePosts), "posts"),
-		row("outcomes, all rounds", outcomeText(d), outcomeText(i), "outcomes"),
+		row("upstream reserve POSTs a round", countText(d.ReservePosts), countText(i.ReservePosts), "posts"),
+		row("SUCCEEDED / FAILED_RACE", outcomeText(d), outcomeText(i), "outcomes"),
 		row("seat given twice", twiceText(d), twiceText(i), ""),
 		row("confirm p50", millis(d.ConfirmMS.P50), millis(i.ConfirmMS.P50), ""),
 		row("confirm p95", millis(d.ConfirmMS.P95), millis(i.ConfirmMS.P95), "p95"),
 		row("confirm p99", p99(d), p99(i), ""),
 		row("confirm max", millis(d.ConfirmMS.Max), millis(i.ConfirmMS.Max), ""),
-		row("confirms measured (n)", fmt.Sprint(d.ConfirmMS.N), fmt.Sprint(i.ConfirmMS.N), ""),
+		row("confirms measured, n", fmt.Sprint(d.ConfirmMS.N), fmt.Sprint(i.ConfirmMS.N), ""),
 	}
 }
 
-// outcomeText says how many won and lost; other ends are named.
+// outcomeText says how many got the seat and how many lost the race, of all
+// rounds; other ends are named.
 func outcomeText(p AmplifyPath) string {
 	if len(p.Outcomes) == 0 {
 		return "not observed"
 	}
-	text := fmt.Sprintf("%d won, %d lost", p.Outcomes["SUCCEEDED"], p.Outcomes["FAILED_RACE"])
+	text := fmt.Sprintf("%d / %d", p.Outcomes["SUCCEEDED"], p.Outcomes["FAILED_RACE"])
 	rest := map[string]int{}
 	for name, n := range p.Outcomes {
 		if name != "SUCCEEDED" && name != "FAILED_RACE" && n > 0 {
@@ -65,7 +66,7 @@ func twiceText(p AmplifyPath) string {
 		return "not observed"
 	}
 	rounds, _ := p.twice()
-	return fmt.Sprintf("in %d of %d rounds", rounds, len(p.PerRound))
+	return fmt.Sprintf("%d of %d rounds", rounds, len(p.PerRound))
 }
 
 // ratioLines state the two ratios with n and interval.

@@ -17,44 +17,78 @@ type clientLane struct {
 	end     time.Duration
 }
 
-// clients draws a lane for each client: those of the counterexample first,
-// then in the order of their last answer. It gives the number of operations
-// outside of the window.
-func (s *sketch) clients(rec harness.Record) (outside int) {
-	lanes, outside := s.lanes(rec)
-	if len(lanes) == 0 {
-		return outside
+// hitLanes bounds the clients that are drawn apart as a counterexample.
+const hitLanes = 12
+
+// counterexample draws the clients that the evidence names, each with the
+// upstream calls of its operations below it.
+func (s *sketch) counterexample(rec harness.Record, lanes []clientLane) {
+	top, drawn := 0, 0
+	for _, l := range lanes {
+		if !l.hit || drawn == hitLanes {
+			continue
+		}
+		if drawn++; drawn == 1 {
+			s.head("evidence")
+			top = s.y
+		}
+		s.Labels = append(s.Labels, laneLabel{Y: s.y + laneTall - 3, Text: fmt.Sprintf("▶ client %d", l.process), Class: "hit"})
+		for _, op := range l.ops {
+			s.add(s.operationBar(op, s.y, laneTall-2))
+		}
+		s.y += laneTall
+		for _, c := range rec.Upstream {
+			if s.showsCall(c) && l.sent(c.Op) {
+				s.Labels = append(s.Labels, laneLabel{Y: s.y + laneTall - 5, Text: shortened(c.Upstream, 16)})
+				s.add(s.callBar(c, s.y+1, laneTall-5))
+				s.y += laneTall
+			}
+		}
+		s.y += 3
 	}
-	height := laneTall
+	if drawn > 0 {
+		s.Bands = append(s.Bands, laneBand{top - 2, s.y - top + 1})
+		s.y += laneGap
+	}
+}
+
+// sent reports whether the operation is one of the client's.
+func (l clientLane) sent(op string) bool {
+	return op != "" && slices.ContainsFunc(l.ops, func(o harness.Operation) bool { return o.ID == op })
+}
+
+// clients draws a lane for each client in the order of their last answers.
+func (s *sketch) clients(lanes []clientLane) {
+	if len(lanes) == 0 {
+		return
+	}
+	height, every := laneTall, 1
 	if len(lanes) > laneFew {
-		height = laneShort
+		height, every = laneShort, 5
 	}
 	s.head(fmt.Sprintf("clients (%d)", len(lanes)))
 	top := s.y
 	for i, l := range lanes {
-		h := height
 		if l.hit {
-			h = laneTall
-		}
-		label := laneLabel{Y: s.y + h - 2, Text: fmt.Sprint(l.process)}
-		if l.hit {
-			label.Class, label.Text = "hit", fmt.Sprintf("▶ client %d", l.process)
-		}
-		if l.hit || h == laneTall || i%5 == 0 {
-			s.Labels = append(s.Labels, label)
+			s.Labels = append(s.Labels, laneLabel{Y: s.y + height, Text: fmt.Sprintf("▶ %d", l.process), Class: "hit"})
+		} else if i%every == 0 && !(every > 1 && hitNear(lanes, i)) {
+			s.Labels = append(s.Labels, laneLabel{Y: s.y + height - 1, Text: fmt.Sprint(l.process)})
 		}
 		for _, op := range l.ops {
-			s.add(s.operationBar(op, h))
+			s.add(s.operationBar(op, s.y, height-2))
 		}
-		s.y += h
-		if i+1 < len(lanes) && l.hit && !lanes[i+1].hit {
-			s.y += laneGap / 2
-		}
+		s.y += height
 	}
-	s.Bands = append(s.Bands, laneBand{top - 2, s.y - top + 3})
-	return outside
+	s.Bands = append(s.Bands, laneBand{top - 2, s.y - top + 2})
 }
 
+// hitNear reports whether the label of a highlighted lane would touch that of lane i.
+func hitNear(lanes []clientLane, i int) bool {
+	return slices.ContainsFunc(lanes[max(0, i-1):min(len(lanes), i+2)], func(l clientLane) bool { return l.hit })
+}
+
+// lanes sorts the operations by client: in the order of
+// their last answers. It counts what is outside of the window.
 func (s *sketch) lanes(rec harness.Record) (lanes []clientLane, outside int) {
 	index := map[int]int{}
 	for _, op := range rec.History.Operations {
@@ -77,18 +111,12 @@ func (s *sketch) lanes(rec harness.Record) (lanes []clientLane, outside int) {
 		lanes[i].end = max(lanes[i].end, end)
 	}
 	slices.SortStableFunc(lanes, func(a, b clientLane) int {
-		if a.hit != b.hit {
-			if a.hit {
-				return -1
-			}
-			return 1
-		}
 		return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.process, b.process))
 	})
 	return lanes, outside
 }
 
-func (s *sketch) operationBar(op harness.Operation, height int) bar {
+func (s *sketch) operationBar(op harness.Operation, y, height int) bar {
 	end, until := op.Answered, "no whole answer"
 	if end == 0 {
 		end = s.to
@@ -100,7 +128,7 @@ func (s *sketch) operationBar(op harness.Operation, height int) bar {
 	if op.Sent == 0 {
 		sent, end = "not sent", from
 	}
-	b := bar{X: s.x(from), W: s.width(from, end), Y: s.y, H: height - 2, Class: "info"}
+	b := bar{X: s.x(from), W: s.width(from, end), Y: y, H: height, Class: "info"}
 	switch op.Outcome {
 	case harness.OK:
 		b.Class = "ok"

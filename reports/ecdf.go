@@ -96,17 +96,17 @@ func ecdfOf(kind string, samples []time.Duration, sent int) ecdfView {
 	}
 	for i, m := range marked {
 		at := samples[rank(m.p, n)]
-		line := ecdfLine{X: percent(float64(at), float64(whole)), Label: m.name + " " + span(at), Anchor: "start", TextY: fmt.Sprint(178 - 15*i)}
+		line := ecdfLine{X: percent(float64(at), float64(whole)), Label: m.name + " " + screen(span(at)), Anchor: "start", TextY: fmt.Sprint(178 - 15*i)}
 		if at > whole/4*3 {
 			line.Anchor = "end"
 		}
 		v.Lines = append(v.Lines, line)
-		v.Table = append(v.Table, fact{m.name, span(at)})
+		v.Table = append(v.Table, fact{m.name, screen(span(at))})
 	}
-	v.Table = append(v.Table, fact{"max", span(top)}, fact{"n", fmt.Sprint(n)})
+	v.Table = append(v.Table, fact{"max", screen(span(top))}, fact{"n", fmt.Sprint(n)})
 	by := time.Duration(step(float64(whole), 5))
 	for at := time.Duration(0); at <= whole; at += by {
-		v.Ticks = append(v.Ticks, tick{At: percent(float64(at), float64(whole)), Label: tickSpan(at), Level: 1})
+		v.Ticks = append(v.Ticks, tick{At: percent(float64(at), float64(whole)), Label: screen(tickSpan(at)), Level: 1})
 	}
 	return v
 }

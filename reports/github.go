@@ -61,7 +61,7 @@ func annotation(r harness.Result, v harness.Verdict) string {
 // ruleFile reads "path/to/file.sql:23" into the properties of an annotation.
 // A rule that is not a file's path gives nothing.
 func ruleFile(rule string) (file, line string) {
-	if !strings.Contains(rule, "/") || strings.ContainsAny(rule, " \t\n") || strings.Contains(rule, "://") {
+	if !strings.Contains(rule, "/") || strings.ContainsAny(rule, " \t\n") || strings.Contains(rule, "://") || printable(rule) != rule {
 		return "", ""
 	}
 	path, number, found := strings.Cut(rule, ":")

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/overbook/overbook/harness"
 )
@@ -35,7 +37,7 @@ type Page struct {
 // policy forbids it), works without JavaScript and without colour, and opens
 // at the first violation.
 func HTML(w io.Writer, page Page) error {
-	t, err := template.New("report").Parse(pageTemplate)
+	t, err := template.New("report").Funcs(template.FuncMap{"long": long}).Parse(pageTemplate)
 	if err != nil {
 		return fmt.Errorf("parse HTML template: %w", err)
 	}
@@ -116,6 +118,12 @@ func firstBad(scenarios []scenarioView) (id, text string) {
 	}
 	return "", ""
 }
+
+// screen writes microseconds with their sign, which text for terminals avoids.
+func screen(figure string) string { return strings.ReplaceAll(figure, " us", " µs") }
+
+// long reports whether a cell may be broken over lines; short ones may not.
+func long(cell string) bool { return utf8.RuneCountInString(cell) > 30 }
 
 func digest(content string) string {
 	sum := sha256.Sum256([]byte(content))

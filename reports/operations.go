@@ -145,6 +145,9 @@ func moments(rec harness.Record, ids []string) []moment {
 // interleavingLines is the order in which a wire saw the operations, or the
 // statement that none did.
 func interleavingLines(rec harness.Record, have bool, ids []string) []string {
+	if len(ids) == 0 {
+		return []string{"interleaving: none to show, the evidence names no operation"}
+	}
 	if !have {
 		return []string{"interleaving: not looked up, the run's record was not given to this report"}
 	}

@@ -62,8 +62,8 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 		Seed: r.Seed.String(), Mutant: r.Mutant, Answers: tallyLine(r.Responses), Upstream: upstreamFigures(r),
 		Trouble: rec.Trouble, Replay: r.Replay, RunDir: cmp.Or(r.RunDir, r.Report), NoRecord: !have,
 	}
-	if r.Verdict == harness.Unknown {
-		v.Reason = string(unknownReason(r))
+	if _, alone := unexplained(r); alone && r.Verdict == harness.Unknown { // else its checks say it
+		v.Reason = cmp.Or(string(unknownReason(r)), "no reason given")
 		v.Advice = adviceFor(unknownReason(r))
 	}
 	if r.Latency != nil && r.Latency.N > 0 {
@@ -74,7 +74,7 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 	}
 	v.Facts = factsOf(r)
 	for _, w := range r.Witness {
-		v.Witness = append(v.Witness, witnessLine(w))
+		v.Witness = append(v.Witness, screen(witnessLine(w)))
 	}
 	v.Bursts = burstTable(r.Bursts)
 	v.Plan, v.Phases, v.Measured = planFacts(r), phaseFacts(r), measuredFacts(r)
@@ -100,7 +100,7 @@ func factsOf(r harness.Result) []fact {
 			p99 = millis(*l.P99)
 		}
 		facts = append(facts, fact{"response p50", millis(l.P50)}, fact{"response p95", millis(l.P95)},
-			fact{"response p99", p99}, fact{"response max", millis(l.Max)}, fact{"samples n", fmt.Sprint(l.N)})
+			fact{"response p99", p99}, fact{"response max", millis(l.Max)}, fact{"n", fmt.Sprint(l.N)})
 	}
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
 }
@@ -160,7 +160,7 @@ func burstTable(bursts []harness.BurstReport) *tableView {
 			break
 		}
 		t.Rows = append(t.Rows, []string{b.Name, b.Technique, fmt.Sprint(b.Requests), fmt.Sprint(b.Ready), fmt.Sprint(b.Sent),
-			fmt.Sprint(b.Answered), fmt.Sprint(b.Early), span(b.Spread), fmt.Sprint(b.MaxInFlight)})
+			fmt.Sprint(b.Answered), fmt.Sprint(b.Early), screen(span(b.Spread)), fmt.Sprint(b.MaxInFlight)})
 	}
 	return t
 }

@@ -53,10 +53,11 @@ type marker struct {
 // Heights of lanes, in pixels.
 const (
 	laneTall   = 14 // of few
-	laneShort  = 8  // of many
+	laneShort  = 6  // of many
 	laneFew    = 40
-	laneGap    = 12
+	laneGap    = 14
 	laneHead   = 18
+	axisHeight = 16
 	markerRows = 24 // markers with a label
 )
 
@@ -81,10 +82,12 @@ func timelineOf(r harness.Result, rec harness.Record) *timelineView {
 	for _, id := range ids {
 		s.hits[id] = true
 	}
-	s.Caption = s.caption()
+	s.Caption, s.y = s.caption(), axisHeight
+	lanes, outside := s.lanes(rec)
 	s.markers(rec)
+	s.counterexample(rec, lanes)
 	s.upstream(rec)
-	outside := s.clients(rec)
+	s.clients(lanes)
 	if len(s.Bars)+len(s.Markers) == 0 {
 		return nil
 	}
@@ -157,29 +160,45 @@ func (s *sketch) upstream(rec harness.Record) {
 	for _, lane := range slices.Sorted(maps.Keys(byCaller)) {
 		calls := byCaller[lane]
 		slices.SortStableFunc(calls, func(a, b harness.UpstreamCall) int { return cmp.Compare(a.Received, b.Received) })
-		s.head(lane)
-		top := s.y
-		var free []time.Duration // when each row is free again
-		for _, c := range calls {
-			end := max(c.Received, c.Accepted, c.Answered)
-			if c.Answered == 0 && c.Accepted == 0 {
-				end = s.to
-			}
-			row := slices.IndexFunc(free, func(at time.Duration) bool { return at <= c.Received })
-			if row < 0 {
-				row = len(free)
-				free = append(free, 0)
-			}
-			free[row] = end
-			s.add(s.callBar(c, end, top+row*laneShort))
+		s.head(fmt.Sprintf("%s (%d)", lane, len(calls)))
+		rows, count := s.packed(calls)
+		height := laneTall
+		if count > laneFew/4 {
+			height = laneShort
 		}
-		s.Bands = append(s.Bands, laneBand{top - 2, len(free)*laneShort + 3})
-		s.y += len(free)*laneShort + laneGap
+		for i, c := range calls {
+			s.add(s.callBar(c, s.y+rows[i]*height, height-2))
+		}
+		s.Bands = append(s.Bands, laneBand{s.y - 2, count*height + 2})
+		s.y += count*height + laneGap
 	}
 }
 
-func (s *sketch) callBar(c harness.UpstreamCall, end time.Duration, y int) bar {
-	b := bar{X: s.x(c.Received), W: s.width(c.Received, end), Y: y, H: laneShort - 2, Class: "up"}
+// packed gives each call the first row that is free when it begins.
+func (s *sketch) packed(calls []harness.UpstreamCall) (rows []int, count int) {
+	var free []time.Duration // when each row is free again
+	for _, c := range calls {
+		row := slices.IndexFunc(free, func(at time.Duration) bool { return at <= c.Received })
+		if row < 0 {
+			row = len(free)
+			free = append(free, 0)
+		}
+		free[row] = s.callEnd(c)
+		rows = append(rows, row)
+	}
+	return rows, len(free)
+}
+
+// callEnd is the last that was seen of a call; one without an answer is open.
+func (s *sketch) callEnd(c harness.UpstreamCall) time.Duration {
+	if c.Answered == 0 && c.Accepted == 0 {
+		return s.to
+	}
+	return max(c.Received, c.Accepted, c.Answered)
+}
+
+func (s *sketch) callBar(c harness.UpstreamCall, y, height int) bar {
+	b := bar{X: s.x(c.Received), W: s.width(c.Received, s.callEnd(c)), Y: y, H: height, Class: "up"}
 	if c.Answered == 0 {
 		b.Class = "up lost"
 	}

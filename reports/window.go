@@ -54,7 +54,8 @@ func windowOf(rec harness.Record, ids []string) window {
 			w.to = max(w.to, e.At)
 		}
 	}
-	w.to += max(time.Microsecond, (w.to-w.from)/50)
+	margin := max(time.Microsecond, (w.to-w.from)/100) // so that the release and the last answer are clear of the edges
+	w.from, w.to = w.from-margin, w.to+margin
 	return w
 }
 

@@ -1,0 +1,89 @@
+package reports_test
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// hostile is text as a server under attack, or attacking, might send it.
+var hostile = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{
+	"", "<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "]]></testcase>", "\x1b[2Jgone\x07", "a\x00b\xff\xfe", "\r\n::error ::forged",
+	"```\n# forged", "| a | b |", "‮evil", "</title></svg><script>", "{{.Suite}}", "x  y\n1  2", "%0A::set-output", strings40,
+}))
+
+const strings40 = "a long line of plain words that goes on for a while, and then a little longer than that"
+
+var status = rapid.SampledFrom([]harness.Status{0, harness.Pass, harness.Unknown, harness.Failed})
+
+var reason = rapid.SampledFrom([]harness.Reason{"", harness.ReasonVacuous, harness.ReasonTimeout, harness.ReasonEnvironment})
+
+func moment(t *rapid.T, label string) time.Duration {
+	return time.Duration(rapid.Int64Range(0, int64(3*time.Second)).Draw(t, label))
+}
+
+func anyVerdict(t *rapid.T) harness.Verdict {
+	v := harness.Verdict{ID: hostile.Draw(t, "id"), Status: status.Draw(t, "status"), Summary: hostile.Draw(t, "summary"), Reason: reason.Draw(t, "reason"), Rule: hostile.Draw(t, "rule")}
+	for range rapid.IntRange(0, 3).Draw(t, "evidence") {
+		v.Evidence = append(v.Evidence, harness.Evidence{Text: hostile.Draw(t, "text"), Ops: rapid.SliceOfN(rapid.SampledFrom([]string{"op-0", "op-1", "op-2"}), 0, 3).Draw(t, "ops")})
+	}
+	return v
+}
+
+func anyResult(t *rapid.T) harness.Result {
+	r := harness.Result{
+		Name: hostile.Draw(t, "name"), Title: hostile.Draw(t, "title"), Verdict: status.Draw(t, "verdict"), Reason: reason.Draw(t, "reason"), Summary: hostile.Draw(t, "summary"),
+		Seed: harness.Seed(rapid.Uint32().Draw(t, "seed")), Mutant: hostile.Draw(t, "mutant"), Replay: hostile.Draw(t, "replay"), RunDir: hostile.Draw(t, "dir"),
+		DurationMS: rapid.Float64Range(0, 1e6).Draw(t, "duration"), Started: begin,
+	}
+	if rapid.Bool().Draw(t, "figures") {
+		r.Responses = map[string]int{hostile.Draw(t, "answer"): 3}
+		r.Params = harness.Params{hostile.Draw(t, "param"): hostile.Draw(t, "value")}
+		r.Upstream = map[string]map[string]harness.CountPair{hostile.Draw(t, "upstream"): {hostile.Draw(t, "call"): {Ledger: 1, WireMock: -1}}, "nil": nil}
+		r.Latency = &harness.Latency{N: rapid.IntRange(0, 100).Draw(t, "n")}
+		r.Witness = []harness.Witness{{Kind: hostile.Draw(t, "kind"), Want: 2, Got: 1}}
+		r.Bursts = []harness.BurstReport{{Name: hostile.Draw(t, "burst"), Requests: 3, Released: moment(t, "released")}}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "checks") {
+		r.Checks = append(r.Checks, anyVerdict(t))
+	}
+	return r
+}
+
+func anySuite(t *rapid.T) harness.Suite {
+	s := harness.Suite{SchemaVersion: 1, Tool: "overbook", Version: hostile.Draw(t, "version"), Started: begin, Host: harness.Host{OS: hostile.Draw(t, "os")}, Verdict: status.Draw(t, "suite verdict")}
+	for range rapid.IntRange(0, 4).Draw(t, "scenarios") {
+		s.Scenarios = append(s.Scenarios, anyResult(t))
+	}
+	return s
+}
+
+// anyRecord has operations, calls and events with stamps in any order, many of them missing.
+func anyRecord(t *rapid.T) harness.Record {
+	rec := harness.Record{Rows: map[string]harness.Rows{"L-I3": {Rows: []harness.Row{{"a": hostile.Draw(t, "cell"), "b": nil}, {"c": 1}}}}}
+	for range rapid.IntRange(0, 3).Draw(t, "bursts") {
+		rec.History.Bursts = append(rec.History.Bursts, harness.BurstReport{Name: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "burst"), Requests: 2, Released: moment(t, "released")})
+	}
+	for range rapid.IntRange(0, 5).Draw(t, "ops") {
+		rec.History.Operations = append(rec.History.Operations, harness.Operation{
+			ID: rapid.SampledFrom([]string{"op-0", "op-1", "op-2"}).Draw(t, "id"), Process: rapid.IntRange(0, 2).Draw(t, "process"), Kind: hostile.Draw(t, "kind"),
+			Burst: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "of burst"), Method: "POST", Path: hostile.Draw(t, "path"), Output: hostile.Draw(t, "output"), Err: hostile.Draw(t, "err"),
+			Intended: moment(t, "intended"), Sent: moment(t, "sent"), Answered: moment(t, "answered"), Outcome: harness.Outcome(rapid.IntRange(0, 3).Draw(t, "outcome")),
+		})
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "calls") {
+		rec.Upstream = append(rec.Upstream, harness.UpstreamCall{
+			Upstream: hostile.Draw(t, "upstream"), Caller: hostile.Draw(t, "caller"), Path: hostile.Draw(t, "path"), Op: "op-1", Received: moment(t, "received"),
+			Accepted: moment(t, "accepted"), Answered: moment(t, "answered"), Fault: hostile.Draw(t, "fault"),
+		})
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "events") {
+		rec.History.Events = append(rec.History.Events, harness.Event{
+			At: moment(t, "at"), Until: moment(t, "until"), Text: hostile.Draw(t, "text"), Subject: hostile.Draw(t, "subject"),
+			Kind: rapid.SampledFrom([]harness.EventKind{harness.EventFault, harness.EventNote, harness.EventPhase, harness.EventBurst}).Draw(t, "kind"),
+		})
+	}
+	return rec
+}
