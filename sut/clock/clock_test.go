@@ -1,0 +1,70 @@
+package clock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/overbook/overbook/sut/clock"
+)
+
+func TestNowAddsTheOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New(time.Hour)
+		if got := c.Now().Sub(time.Now()).Round(time.Millisecond); got != time.Hour {
+			t.Errorf("offset of Now = %v, want 1h", got)
+		}
+		c.Set(3 * time.Minute)
+		if got := c.Now().Sub(time.Now()).Round(time.Millisecond); got != 3*time.Minute {
+			t.Errorf("offset of Now after Set = %v, want 3m: Set gives the whole offset, not an increment", got)
+		}
+	})
+}
+
+func TestSleepEndsAtServerTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New(0)
+		before := time.Now()
+		if err := c.Sleep(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		if got := time.Since(before).Round(time.Millisecond); got != time.Minute {
+			t.Errorf("slept %v of machine time, want 1m", got)
+		}
+	})
+}
+
+func TestSetEndsSleepersWhoseTimeHasCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New(0)
+		slept := make(chan time.Duration, 2)
+		for _, d := range []time.Duration{time.Minute, time.Hour} {
+			go func() {
+				before := time.Now()
+				if err := c.Sleep(t.Context(), d); err == nil {
+					slept <- time.Since(before).Round(time.Second)
+				}
+			}()
+		}
+		synctest.Wait()
+		c.Set(10 * time.Minute)
+		if got := <-slept; got != 0 {
+			t.Errorf("the one-minute sleeper slept on for %v after ten minutes had passed at once", got)
+		}
+		if got := <-slept; got != 50*time.Minute {
+			t.Errorf("the one-hour sleeper slept %v, want the 50m that were left", got)
+		}
+	})
+}
+
+func TestSleepEndsWithTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := clock.New(0).Sleep(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Sleep = %v, want the context's error", err)
+		}
+	})
+}

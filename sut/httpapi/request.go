@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// BodyLimit is the most bytes a request's body may have.
+const BodyLimit = 64 << 10
+
+// studentName is what a bearer token must look like to be a student.
+var studentName = regexp.MustCompile(`^student-[A-Za-z0-9_-]{1,64}$`)
+
+// Student gives the caller's name from the bearer token, or false when there
+// is none or it is not a student's.
+func Student(r *http.Request) (string, bool) {
+	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !found || !strings.EqualFold(scheme, "Bearer") || !studentName.MatchString(token) {
+		return "", false
+	}
+	return token, true
+}
+
+// A Cause is what a request says about the operation that made it, to be
+// passed on to whatever the request leads to. Empty when not sent or not fit
+// to be passed on.
+type Cause struct {
+	Traceparent string // W3C Trace Context
+	Op          string // X-Overbook-Op
+}
+
+var (
+	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+	opID        = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
+)
+
+// CauseOf reads a request's cause.
+func CauseOf(r *http.Request) Cause {
+	var c Cause
+	if v := r.Header.Get("Traceparent"); traceparent.MatchString(v) {
+		c.Traceparent = v
+	}
+	if v := r.Header.Get("X-Overbook-Op"); opID.MatchString(v) {
+		c.Op = v
+	}
+	return c
+}
+
+// ReadJSON reads the body into v: one JSON value, no unknown members, nothing
+// after it. The error is a [Problem].
+func ReadJSON(r *http.Request, v any) error {
+	if ct := r.Header.Get("Content-Type"); ct != "" {
+		if media, _, err := mime.ParseMediaType(ct); err != nil || media != "application/json" {
+			return BadRequest.With("the body must be application/json, not " + ct)
+		}
+	}
+	dec := json.NewDecoder(r.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return bodyProblem(err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			return TooLarge
+		}
+		return BadRequest.With("the body must be one JSON value and nothing after it")
+	}
+	return nil
+}
+
+func bodyProblem(err error) *Problem {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return TooLarge
+	}
+	if errors.Is(err, io.EOF) {
+		return BadRequest.With("the body is empty; it must be a JSON object")
+	}
+	return BadRequest.With("the body is not what this call takes: " + strings.TrimPrefix(err.Error(), "json: "))
+}
