@@ -3,8 +3,6 @@
 package wirehttp
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -23,14 +21,6 @@ func speakH2C(s *httptest.Server, streams int) {
 	s.Config.Protocols.SetHTTP1(true)
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Config.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams}
-}
-
-// trust makes the client trust the test server's certificate.
-func trust(c *Client, s *httptest.Server) *Client {
-	pool := x509.NewCertPool()
-	pool.AddCert(s.Certificate())
-	c.cfg.TLS = &tls.Config{RootCAs: pool}
-	return c
 }
 
 func TestH2BurstDeliversEachRequestOnce(t *testing.T) {
