@@ -24,6 +24,11 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	for _, line := range witnessLines(r) {
 		b.WriteString("  " + line + "\n")
 	}
+	if rec, ok := recordOf(o.Records, r); ok {
+		for _, t := range rec.Trouble {
+			b.WriteString("  trouble of the run itself (" + oneLine(string(t.Reason)) + "): " + oneLine(t.Text) + "\n")
+		}
+	}
 	b.WriteString("\n")
 	if v, ok := unexplained(r); ok {
 		v.ID = ""
