@@ -2,6 +2,7 @@ package provision
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -42,8 +43,13 @@ func newScratch(base string) (*scratch, error) {
 	return &scratch{dir: dir, lock: lock}, nil
 }
 
+// remove deletes the directory and gives the lock up. Removing again does nothing.
 func (s *scratch) remove() error {
-	return errors.Join(os.RemoveAll(s.dir), s.lock.Close())
+	err := os.RemoveAll(s.dir)
+	if closeErr := s.lock.Close(); closeErr != nil && !errors.Is(closeErr, os.ErrClosed) {
+		err = errors.Join(err, closeErr)
+	}
+	return err
 }
 
 // sweepScratch removes the directories in base whose owners are dead. What it
@@ -55,13 +61,19 @@ func sweepScratch(base string) {
 		if err != nil || !info.IsDir() || clock.Wall().Sub(info.ModTime()) < scratchYoung {
 			continue
 		}
-		lock, err := os.Open(filepath.Join(dir, scratchLock))
-		if err != nil {
-			continue
-		}
-		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+		if _, err := os.Stat(filepath.Join(dir, scratchLock)); err == nil && scratchDead(dir) {
 			_ = os.RemoveAll(dir)
 		}
-		lock.Close()
 	}
+}
+
+// scratchDead reports whether the directory is gone, or its owner is. In
+// doubt it lives.
+func scratchDead(dir string) bool {
+	lock, err := os.Open(filepath.Join(dir, scratchLock))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer lock.Close()
+	return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
 }

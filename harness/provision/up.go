@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Options struct {
 
 	MarkEnv  string       // "OVERBOOK_RUN=abc": on every child, for proc.Living
 	Progress func(string) // told what is being waited for; may be nil
+
+	docker *dockerSession // shared by the parts of one Environment
 }
 
 // An Environment is the parts that are up. A part that was not needed is nil.
@@ -43,7 +46,8 @@ type Environment struct {
 	WireMock *WireMock
 	Redis    *Redis
 
-	owned *scratch // the work directory when it is ours
+	owned  *scratch       // the work directory when it is ours
+	docker *dockerSession // what the parts in Docker share
 }
 
 const (
@@ -58,7 +62,8 @@ func Up(ctx context.Context, o Options) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	env := &Environment{}
+	o.docker = &dockerSession{progress: o.Progress}
+	env := &Environment{docker: o.docker}
 	if o.WorkDir == "" {
 		if env.owned, err = newScratch(os.TempDir()); err != nil {
 			return nil, err
@@ -118,7 +123,7 @@ func withoutCalledOff(errs []error) []error {
 // returns when everything is gone. Closing again does nothing.
 func (e *Environment) Close(ctx context.Context) error {
 	var parts sync.WaitGroup
-	var errs [4]error
+	var errs [5]error
 	if e.Postgres != nil {
 		parts.Go(func() { errs[0] = e.Postgres.close(ctx) })
 	}
@@ -129,8 +134,9 @@ func (e *Environment) Close(ctx context.Context) error {
 		parts.Go(func() { errs[2] = e.Redis.close(ctx) })
 	}
 	parts.Wait()
+	errs[3] = e.docker.close()
 	if e.owned != nil {
-		errs[3] = e.owned.remove()
+		errs[4] = e.owned.remove()
 	}
 	return errors.Join(errs[:]...)
 }
@@ -220,3 +226,8 @@ type absentError struct{ why string }
 func (e *absentError) Error() string { return e.why }
 
 func absent(format string, args ...any) error { return &absentError{why: fmt.Sprintf(format, args...)} }
+
+// envOr is the environment variable, or the standard when it is empty.
+func envOr(name, standard string) string {
+	return cmp.Or(os.Getenv(name), standard)
+}

@@ -21,6 +21,7 @@ import (
 type WireMock struct {
 	url      string
 	describe string
+	reach    string // host name by which it reaches this machine; "" is as we do
 
 	process   *proc.Process // nil unless local
 	container *container    // nil unless Docker
@@ -122,20 +123,24 @@ func localWireMock(ctx context.Context, o Options) (*WireMock, error) {
 	return w, nil
 }
 
-var portLine = regexp.MustCompile(`^port:\s+(\d+)`)
+var portLine = regexp.MustCompile(`(?m)^port:\s+(\d+)`)
 
-// wiremockFlags: C1 and the serial collector halve the CPU of short runs;
-// threads and accept queue keep a burst of 100 from waiting in line (the
-// defaults are 25 and 50). The journal has neither a limit nor a switch: a
-// reached limit would make counts silently wrong. Request logging is off.
+// wiremockFlags: C1 and the serial collector halve the CPU of short runs.
 func wiremockFlags(archive, jar, root string) []string {
 	args := []string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xms64m", "-Xmx1g"}
 	if archive != "" {
 		args = append(args, "-XX:SharedArchiveFile="+archive)
 	}
-	return append(args, "-jar", jar, "--port", "0", "--bind-address", "127.0.0.1", "--root-dir", root,
-		"--disable-banner", "--disable-request-logging", "--disable-gzip",
-		"--container-threads", "200", "--jetty-accept-queue-size", "4096")
+	args = append(args, "-jar", jar, "--port", "0", "--bind-address", "127.0.0.1", "--root-dir", root)
+	return append(args, wiremockServing...)
+}
+
+// wiremockServing: threads and accept queue keep a burst of 100 from waiting
+// in line (the defaults are 25 and 50). The journal has neither a limit nor a
+// switch: a reached limit would make counts silently wrong.
+var wiremockServing = []string{
+	"--disable-banner", "--disable-request-logging", "--disable-gzip",
+	"--container-threads", "200", "--jetty-accept-queue-size", "4096",
 }
 
 func wiremockStartFix(err error) string {
