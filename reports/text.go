@@ -56,7 +56,7 @@ func Line(r harness.Result, o TextOptions) string { return scenarioLine(r, o, 32
 
 func lastLine(s harness.Suite) string {
 	t := count(s)
-	return fmt.Sprintf("%d passed, %d failed, 0 skipped", t.passed, t.failed)
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", t.passed, t.failed, len(s.Skipped))
 }
 
 // marks are the signs of the verdicts; each goes with its word, so that
