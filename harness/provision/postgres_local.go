@@ -113,6 +113,7 @@ func postgresFlags(o Options, data, sockets string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1", "unix_socket_directories=" + sockets,
 		"max_connections=" + strconv.Itoa(MaxConnections), "jit=off", "max_wal_size=512MB",
+		"dynamic_shared_memory_type=mmap", // in the data directory, so that it goes with that after a kill
 		"timezone=UTC", "log_timezone=UTC", "log_line_prefix=%m [%p] %a ",
 	}
 	if !o.Durable {

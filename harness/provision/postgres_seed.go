@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,6 +33,9 @@ type seed struct {
 	progress            func(string)
 }
 
+// An unreadError says that there is no seed, or that it cannot be opened.
+type unreadError struct{ error }
+
 var errDamaged = errors.New("cached data directory is damaged")
 
 // path is different for every build of Postgres and every set of flags.
@@ -46,12 +48,14 @@ func (s seed) path() string {
 // no seed or a damaged one. A cache that cannot be written costs time only.
 func (s seed) unpack(ctx context.Context, data string) error {
 	err := s.restore(data)
-	if err == nil {
+	var unread *unreadError
+	switch {
+	case err == nil:
 		return nil
-	}
-	if errors.Is(err, errDamaged) {
+	case errors.Is(err, errDamaged):
 		s.progress(fmt.Sprintf("%s: %v; making it anew", s.path(), err))
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	case errors.As(err, &unread): // none there, most likely; storing one will tell
+	default:
 		return &Problem{What: "unpack PostgreSQL's data directory", Where: data, Err: err, Fix: "make room there, or remove " + s.path()}
 	}
 	if err := os.RemoveAll(data); err != nil {
@@ -127,7 +131,7 @@ func (s seed) store(data string) (err error) {
 func (s seed) restore(data string) error {
 	f, err := os.Open(s.path())
 	if err != nil {
-		return err
+		return &unreadError{err}
 	}
 	defer f.Close()
 	info, err := f.Stat()

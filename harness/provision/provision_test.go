@@ -15,8 +15,8 @@ import (
 	"github.com/overbook/overbook/harness/provision"
 )
 
-// up brings the parts up, or skips where they are not installed: the tests of
-// the rest do not need them. OVERBOOK_TEST_STRICT=1 makes that a failure.
+// up brings the parts up, and takes them down at the end. Where they are not
+// installed the test fails with what to do, as a skip would hide everything.
 func up(t *testing.T, o provision.Options) *provision.Environment {
 	t.Helper()
 	env, err := provision.Up(t.Context(), o)
@@ -140,4 +140,3 @@ func post(t *testing.T, url, body string, want int) string {
 	}
 	return string(text)
 }
-

@@ -54,6 +54,14 @@ func givenRedis(ctx context.Context, o Options) (*Redis, error) {
 
 var redisVersionField = regexp.MustCompile(`redis_version:(\S+)`)
 
+// silent keeps the client library from writing to standard error: errors are
+// returned, and who gets them says more.
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+var quietRedis = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
+
 // redisVersion connects, asks and hangs up.
 func redisVersion(ctx context.Context, url string) (string, error) {
 	options, err := redis.ParseURL(url)
@@ -61,6 +69,7 @@ func redisVersion(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	options.MaxRetries, options.DialerRetries, options.DialTimeout, options.PoolSize = -1, 1, 5*time.Second, 1
+	quietRedis()
 	client := redis.NewClient(options)
 	defer client.Close()
 	info, err := client.Info(ctx, "server").Result()
