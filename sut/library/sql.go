@@ -158,8 +158,8 @@ with candidate as (
 const sqlFinish = `
 with done as (
   update library_reservation_intents i
-  set state = $5, seq = i.seq + 1, charge_id = nullif($6, ''), failure = nullif($7, ''), updated_at = $1,
-      terminal_at = case when $5 = 'WAITING_FOR_SEAT' then null else $1 end,
+  set state = $5::text, seq = i.seq + 1, charge_id = nullif($6, ''), failure = nullif($7, ''), updated_at = $1,
+      terminal_at = case when $5 = 'WAITING_FOR_SEAT' then null else $1::timestamptz end,
       next_attempt_at = $12, looks = i.looks + 1, locked_by = null, locked_until = null
   where i.intent_id = $3 and i.fence = $4 and i.state = 'RESERVING'
   returning i.intent_id, i.action_id, i.student, i.seat, i.seq, i.kind, 'RESERVING'::text as from_state, i.state, $8::text as reason
@@ -183,7 +183,7 @@ select ` + recordColumns + ` from changed`
 const sqlFinishDirect = `
 with changed as (
   update library_reservation_intents i
-  set state = $5, seq = i.seq + 1, charge_id = nullif($6, ''), failure = nullif($7, ''), updated_at = $1, terminal_at = $1,
+  set state = $5::text, seq = i.seq + 1, charge_id = nullif($6, ''), failure = nullif($7, ''), updated_at = $1, terminal_at = $1,
       locked_by = null, locked_until = null
   where i.intent_id = $3 and i.fence = $4 and i.state = 'RESERVING'
   returning i.intent_id, i.action_id, i.student, i.seat, i.seq, i.kind, 'RESERVING'::text as from_state, i.state, $8::text as reason

@@ -157,6 +157,7 @@ end $$;
 create trigger guard_new before insert on library_reservation_intents for each row execute function library_guard_new_intent();
 
 create function library_guard_intent() returns trigger language plpgsql as $$
+declare allowed boolean;
 begin
   if old.terminal_at is not null then
     raise exception 'intent % is % and stays so', old.intent_id, old.state using errcode = 'restrict_violation';
@@ -173,15 +174,15 @@ begin
   if new.seq <> old.seq + 1 then
     raise exception 'intent %: transition % after %', old.intent_id, new.seq, old.seq using errcode = 'restrict_violation';
   end if;
-  if not case old.state
+  allowed := case old.state
     when 'REQUESTED' then
       case old.kind when 'wait' then new.state = 'WAITING_FOR_SEAT' else new.state in ('RESERVING', 'FAILED_RACE') end
     when 'WAITING_FOR_SEAT' then new.state = 'RESERVING'
     when 'RESERVING' then
       new.state in ('SUCCEEDED', 'FAILED_RACE', 'FAILED_AUTH', 'FAILED_UPSTREAM')
       or (new.state = 'WAITING_FOR_SEAT' and old.kind = 'wait')
-    else false end
-  then
+    else false end;
+  if not allowed then
     raise exception 'intent %: no way from % to %', old.intent_id, old.state, new.state using errcode = 'restrict_violation';
   end if;
   return new;
