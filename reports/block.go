@@ -35,7 +35,7 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 		writeCheck(b, r, v, o)
 	}
 	passed := 0
-	for _, v := range worstFirst(r.Checks) {
+	for _, v := range alike(worstFirst(r.Checks)) {
 		if checked(v) == harness.Pass && !o.Verbose {
 			passed++
 			continue
@@ -49,6 +49,24 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	writeFigures(b, r)
 	fmt.Fprintf(b, "  replay    %s\n", cmp.Or(oneLine(r.Replay), "not recorded"))
 	fmt.Fprintf(b, "  report    %s\n", cmp.Or(oneLine(r.Report), oneLine(r.RunDir), "not kept"))
+}
+
+// alike joins checks that are Unknown for the same reason in the same words:
+// one cause, one entry.
+func alike(verdicts []harness.Verdict) []harness.Verdict {
+	var joined []harness.Verdict
+	at := map[string]int{}
+	for _, v := range verdicts {
+		key := string(v.Reason) + v.Summary
+		i, seen := at[key]
+		if checked(v) != harness.Unknown || !seen {
+			at[key] = len(joined)
+			joined = append(joined, v)
+			continue
+		}
+		joined[i].ID, joined[i].Rule = joined[i].ID+", "+v.ID, ""
+	}
+	return joined
 }
 
 // writeFigures writes what was counted and measured.

@@ -15,6 +15,10 @@ type TextOptions struct {
 	Width   int  // columns for the one line of a scenario; 0 does not cut
 	Verbose bool // every check of every scenario, also of those that passed
 
+	// Streamed says that the line of each scenario was printed already, as
+	// soon as it was done: only the blocks and the last line are written.
+	Streamed bool
+
 	// Records, when given, lets failure blocks show the operations that the
 	// evidence names, with times from their burst's release, and the order in
 	// which the wires saw them. Keys as in [Page].
@@ -32,7 +36,9 @@ func Text(w io.Writer, s harness.Suite, o TextOptions) error {
 		names = max(names, utf8.RuneCountInString(oneLine(r.Name)))
 	}
 	for _, r := range s.Scenarios {
-		b.WriteString(scenarioLine(r, o, names) + "\n")
+		if !o.Streamed || o.Verbose {
+			b.WriteString(scenarioLine(r, o, names) + "\n")
+		}
 		if o.Verbose && severity(r) == harness.Pass {
 			writePassed(&b, r, o)
 		}
@@ -104,7 +110,9 @@ func lineTail(r harness.Result, status harness.Status) string {
 		parts = append(parts, tallyLine(r.Responses))
 	}
 	for _, f := range upstreamFigures(r) {
-		parts = append(parts, f.What+" "+countText(f.Count))
+		if f.Count != (harness.CountPair{}) {
+			parts = append(parts, f.What+" "+countText(f.Count))
+		}
 	}
 	if r.Latency != nil && r.Latency.N > 0 {
 		parts = append(parts, fmt.Sprintf("p95 %s (n=%d)", millis(r.Latency.P95), r.Latency.N))

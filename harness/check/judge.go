@@ -1,7 +1,11 @@
 package check
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -14,11 +18,34 @@ import (
 // with that reason: one cause, one line. Checks that hold at every instant are
 // judged all the same, because a violation always wins.
 func Judge(s harness.Scenario, rec harness.Record) []harness.Verdict {
-	verdicts := []harness.Verdict{conduct(rec), delivered(rec), witnessed(rec), agree(rec)}
-	for _, c := range s.Checks(rec.Plan.Params) {
+	verdicts := []harness.Verdict{conduct(s, rec), delivered(rec), witnessed(rec), agree(rec)}
+	checks, err := checksOf(s, rec.Plan.Params)
+	if err == nil && len(checks) == 0 {
+		err = errors.New("the scenario has no check of its own")
+	}
+	if err != nil {
+		v := harness.Undecided(harness.ReasonChecker, "nothing was judged: %s", err)
+		v.ID = "checks"
+		verdicts = append(verdicts, v)
+	}
+	for _, c := range checks {
 		verdicts = append(verdicts, judgeOne(c, rec))
 	}
 	return verdicts
+}
+
+// checksOf asks the scenario for its checks. A stored plan without a
+// parameter that they need makes it panic; that is an error here.
+func checksOf(s harness.Scenario, params harness.Params) (checks []harness.Check, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			checks, err = nil, fmt.Errorf("the scenario's checks could not be made: %v", p)
+		}
+	}()
+	if s.Checks == nil {
+		return nil, nil
+	}
+	return s.Checks(params), nil
 }
 
 // judgeOne carries out one check. A check that panics or forgets to decide is
@@ -31,27 +58,52 @@ func judgeOne(c harness.Check, rec harness.Record) (v harness.Verdict) {
 		if v.Status < harness.Pass || v.Status > harness.Failed {
 			v = harness.Undecided(harness.ReasonChecker, "the check came to no decision")
 		}
+		if v.Status == harness.Unknown && v.Reason == "" {
+			v.Reason = harness.ReasonChecker
+		}
+		if v.Evidence == nil {
+			v.Evidence = []harness.Evidence{}
+		}
 		v.ID, v.Rule = c.ID, c.Rule
 	}()
 	if c.NeedsSettled && len(rec.Trouble) > 0 {
-		t := rec.Trouble[0]
-		return harness.Undecided(t.Reason, "not judged, for the run itself had trouble: %s", t.Text)
+		return harness.Undecided(rec.Trouble[0].Reason, "not judged, for the run itself had trouble (see conduct)")
 	}
 	return c.Judge(rec)
 }
 
-// conduct says whether the run went as it should have gone.
-func conduct(rec harness.Record) harness.Verdict {
+// phases are what a whole run goes through; the conductor notes each of them.
+var phases = []string{"up", "drive", "settle", "collect", "down"}
+
+// conduct says whether the run went as it should have gone, and whether it is
+// a run of this scenario at all.
+func conduct(s harness.Scenario, rec harness.Record) harness.Verdict {
 	v := harness.Passed("started, driven and settled")
+	if missing := missingPhases(rec.History); len(missing) > 0 {
+		v = harness.Undecided(harness.ReasonEnvironment, "the history has no trace of %s: not a whole run", strings.Join(missing, ", "))
+	}
+	if p := rec.Plan; p.Scenario != s.Name || p.SchemaVersion != 1 {
+		v = harness.Undecided(harness.ReasonAssumption, "the record is of scenario %q, plan schema %d; judged as %q, schema 1", p.Scenario, p.SchemaVersion, s.Name)
+	}
 	if len(rec.Trouble) > 0 {
 		texts := make([]string, 0, len(rec.Trouble))
 		for _, t := range rec.Trouble {
 			texts = append(texts, t.Text)
 		}
-		v = harness.Undecided(rec.Trouble[0].Reason, "%s", strings.Join(texts, "; "))
+		v = harness.Undecided(cmp.Or(rec.Trouble[0].Reason, harness.ReasonChecker), "%s", strings.Join(texts, "; "))
 	}
 	v.ID = "conduct"
 	return v
+}
+
+func missingPhases(h harness.History) []string {
+	var missing []string
+	for _, name := range phases {
+		if !slices.ContainsFunc(h.Events, func(e harness.Event) bool { return e.Kind == harness.EventPhase && e.Subject == name }) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
 }
 
 // delivered says whether every burst was sent as it was planned.
@@ -72,13 +124,52 @@ func delivered(rec harness.Record) harness.Verdict {
 			return v
 		}
 	}
-	if len(rec.History.Operations) == 0 {
-		v = harness.Undecided(harness.ReasonUndelivered, "no request was sent at all")
-	} else {
+	if v = accounted(rec.History); v.Status == 0 {
 		v = harness.Passed("%s of %s, widest spread %d us", plural(len(rec.History.Bursts), "burst"), plural(sent, "request"), spread)
 	}
 	v.ID = "delivered"
 	return v
+}
+
+// accounted compares the operations with the bursts that they say they were
+// part of. The zero verdict means that there is nothing to object to.
+func accounted(h harness.History) harness.Verdict {
+	planned, recorded, sent := map[string]int{}, map[string]int{}, 0
+	for _, b := range h.Bursts {
+		planned[b.Name] += b.Requests
+	}
+	for _, op := range h.Operations {
+		if op.Outcome < harness.OK || op.Outcome > harness.Info {
+			return harness.Undecided(harness.ReasonUndelivered, "operation %s has no outcome", op.ID)
+		}
+		if op.Burst != "" {
+			recorded[op.Burst]++
+		}
+		if op.Sent != 0 {
+			sent++
+		}
+	}
+	if sent == 0 {
+		return harness.Undecided(harness.ReasonUndelivered, "no request was sent at all")
+	}
+	maps.Copy(recorded, onlyIn(planned, recorded))
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		if recorded[name] != planned[name] {
+			return harness.Undecided(harness.ReasonUndelivered, "burst %s: %d planned, %d recorded", name, planned[name], recorded[name])
+		}
+	}
+	return harness.Verdict{}
+}
+
+// onlyIn gives the names in a that b lacks, with nothing counted.
+func onlyIn(a, b map[string]int) map[string]int {
+	only := map[string]int{}
+	for name := range a {
+		if _, ok := b[name]; !ok {
+			only[name] = 0
+		}
+	}
+	return only
 }
 
 // witnessed says whether the race took place. A scenario without any witness
@@ -87,6 +178,11 @@ func witnessed(rec harness.Record) harness.Verdict {
 	v := harness.Undecided(harness.ReasonVacuous, "the scenario recorded no witness of its race")
 	seen := make([]string, 0, len(rec.Witness))
 	for _, w := range rec.Witness {
+		if w.Kind == "" || !(w.Want > 0) {
+			v = harness.Undecided(harness.ReasonVacuous, "a witness without a kind, or that needs nothing (%q, at least %g), is no evidence", w.Kind, w.Want)
+			v.ID = "witnessed"
+			return v
+		}
 		if !w.Holds() {
 			v = harness.Undecided(harness.ReasonVacuous, "the race did not take place: %s is %g, needed at least %g", w.Kind, w.Got, w.Want)
 			v.ID = "witnessed"
@@ -110,8 +206,13 @@ func agree(rec harness.Record) harness.Verdict {
 		switch {
 		case c.Error != "":
 			v = harness.Undecided(harness.ReasonDisagree, "%s: an observer could not be read: %s", name, c.Error)
+		case c.Upstream == "" || c.Method == "" || c.Path == "":
+			v = harness.Undecided(harness.ReasonDisagree, "a count does not say of what: %q", name)
 		case c.Ledger != c.WireMock || c.Ledger < 0:
 			v = harness.Undecided(harness.ReasonDisagree, "%s: the ledger counted %d, WireMock %d", name, c.Ledger, c.WireMock)
+		case forwarded(rec, c.Upstream, c.Method, c.Path) < c.Ledger:
+			v = harness.Undecided(harness.ReasonDisagree, "%s: %d were counted, the stored ledger has only %d of them", name, c.Ledger,
+				forwarded(rec, c.Upstream, c.Method, c.Path))
 		default:
 			seen = append(seen, fmt.Sprintf("%s: %d by both", name, c.Ledger))
 			continue
@@ -126,6 +227,18 @@ func agree(rec harness.Record) harness.Verdict {
 	}
 	v.ID = "observers"
 	return v
+}
+
+// forwarded counts the ledger's lines of calls that reached the upstream:
+// those that the other observer can have seen.
+func forwarded(rec harness.Record, upstream, method, path string) int {
+	n := 0
+	for _, c := range rec.Calls(upstream, method, path) {
+		if c.Forwarded != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // firstFew cuts a list and says how many are left out.

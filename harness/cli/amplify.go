@@ -79,8 +79,8 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 		}
 	}
 	fmt.Fprintf(a.err, "seed %s, %d rounds of each path\n", seed, rounds)
-	quiet := f
-	suite, records, err := a.conduct(ctx, quiet, seed, todo)
+	f.quiet = true
+	suite, records, err := a.conduct(ctx, f, seed, todo)
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ func (a *app) demo(ctx context.Context, f runFlags) error {
 	}
 	defer files.close()
 	fmt.Fprintf(a.err, "seed %s; 100 people, one seat: first each request writes upstream, then a worker does\n", seed)
+	f.streamed = true
 	suite, records, err := a.conduct(ctx, f, seed, todo)
 	if err != nil {
 		return err

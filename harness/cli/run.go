@@ -29,6 +29,8 @@ type runFlags struct {
 	junit, html, md, gh  string
 	strict, allowUnknown bool
 	verbose              bool
+	streamed             bool // each run's line was printed when it was done
+	quiet                bool // no line per run: the command has a summary of its own
 	mutant               string
 }
 
@@ -106,6 +108,7 @@ func (a *app) run(ctx context.Context, f runFlags, patterns []string) error {
 	}
 	defer files.close()
 	fmt.Fprintf(a.err, "seed %s, %d runs of %d scenarios\n", seed, len(todo), len(chosen))
+	f.streamed = true
 	suite, records, err := a.conduct(ctx, f, seed, todo)
 	if err != nil {
 		return err
@@ -191,7 +194,7 @@ func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo [
 	defer func() { err = errors.Join(err, environment(c.Close(), "")) }()
 	c.Describe(&suite.Host)
 	records := map[string]harness.Record{}
-	for i, t := range todo {
+	for _, t := range todo {
 		if a.interrupted.Err() != nil || c.Dead() != "" {
 			suite.Skipped = append(suite.Skipped, t.scenario.Name)
 			continue
@@ -207,8 +210,12 @@ func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo [
 		if result.Verdict != harness.Pass || len(todo) <= keepRecords {
 			records[result.RunDir] = record // the others can be read again from their directories
 		}
-		if f.json || i < len(todo)-1 || a.terminal {
-			p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal, Width: 140}))
+		p.done()
+		switch {
+		case f.json:
+			p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal}))
+		case !f.quiet:
+			fmt.Fprintln(a.out, reports.Line(result, reports.TextOptions{Color: a.color}))
 		}
 	}
 	if dead := c.Dead(); dead != "" {
@@ -295,7 +302,7 @@ func (a *app) publish(f runFlags, o outFiles, s harness.Suite, records map[strin
 	if f.json {
 		return errors.Join(append(errs, reports.JSON(a.out, s))...)
 	}
-	return errors.Join(append(errs, reports.Text(a.out, s, reports.TextOptions{Color: a.color, Verbose: f.verbose, Records: records}))...)
+	return errors.Join(append(errs, reports.Text(a.out, s, reports.TextOptions{Color: a.color, Verbose: f.verbose, Records: records, Streamed: f.streamed}))...)
 }
 
 // fill replaces what a file held; a device can't be cut and needs not be.

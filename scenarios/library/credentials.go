@@ -125,13 +125,13 @@ func driveWait(ctx context.Context, env harness.Env) error {
 			return fmt.Errorf("register a wait: got %d %s %s, want 202", op.Status, op.Err, op.Output)
 		}
 	}
-	waiting := func(attempts int) string {
-		return fmt.Sprintf("state = 'WAITING_FOR_SEAT' and attempts >= %d", attempts)
+	waiting := func(looks int) string {
+		return fmt.Sprintf("state = 'WAITING_FOR_SEAT' and looks >= %d", looks)
 	}
 	// Two rounds of attempts while the seat is held, the second one only after
 	// the backoff of the first.
 	for round := 1; round <= 2; round++ {
-		if err := awaitIntents(ctx, env, len(people), fmt.Sprintf("attempt %d of everybody found no seat", round), waiting(round)); err != nil {
+		if err := awaitIntents(ctx, env, len(people), fmt.Sprintf("look %d of everybody found no seat", round), waiting(round)); err != nil {
 			return err
 		}
 		if round == 1 {
@@ -150,10 +150,9 @@ func driveWait(ctx context.Context, env harness.Env) error {
 	return awaitIntents(ctx, env, 1, "one of the waiting students gets the seat", "state = 'SUCCEEDED'")
 }
 
-// backsOff: a wait intent is not tried more often than its backoff allows.
-// The clock was moved by 2 and by 10 first backoffs, so there were at most
-// three attempts, one at each standing of the clock, and one more that may
-// have been lost to a rival.
+// backsOff: a wait intent does not look for a seat more often than its backoff
+// allows. The clock was moved twice, so there were at most three looks, one at
+// each standing of the clock, and one more that may have been lost to a rival.
 func backsOff() harness.Check {
 	const most = 4
 	return check.Func(check.Rule{ID: "L-I8.backoff", Doc: "a waiting intent is not tried before its backoff has passed", NeedsSettled: true,
@@ -164,12 +163,12 @@ func backsOff() harness.Check {
 			}
 			greatest := 0.0
 			for _, r := range rows.Rows {
-				n, _ := r["attempts"].(float64)
+				n, _ := r["looks"].(float64)
 				greatest = max(greatest, n)
 			}
 			if greatest > most {
-				return harness.Violated([]harness.Evidence{{Text: check.Table(rows.Rows, 5)}}, "an intent was tried %g times, at most %d allowed", greatest, most)
+				return harness.Violated([]harness.Evidence{{Text: check.Table(rows.Rows, 5)}}, "an intent looked for a seat %g times, at most %d allowed", greatest, most)
 			}
-			return harness.Passed("at most %g attempts of one intent", greatest)
+			return harness.Passed("at most %g looks of one intent", greatest)
 		}})
 }
