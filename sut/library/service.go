@@ -109,6 +109,12 @@ func (s *Service) startLoops(ctx context.Context) error {
 // context are given up; their intents stay RESERVING, and whoever reaps next
 // decides them.
 func (s *Service) Drain(ctx context.Context) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		// The last part of the time is for sending answers.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)*4/5)
+		defer cancel()
+	}
 	err := s.worker.stop(ctx)
 	s.waiters.dismiss()
 	if err != nil {
