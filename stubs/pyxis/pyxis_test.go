@@ -1,6 +1,7 @@
 package pyxis_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -12,15 +13,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
-
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/stubs/pyxis"
+	"pgregory.net/rapid"
 )
 
 // direct calls the handler without a network.
 func direct(h http.Handler, method, path, student, body string) (int, string) {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r := httptest.NewRequestWithContext(context.Background(), method, path, strings.NewReader(body))
 	if student != "" {
 		r.Header.Set("Authorization", "Bearer "+student)
 	}

@@ -10,8 +10,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,8 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code) //nolint:forbidigo // the test's own main
 }
 
-func wiremock(t testing.TB) *upstream.WireMock {
-	t.Helper()
+func wiremock(tb testing.TB) *upstream.WireMock {
+	tb.Helper()
 	shared.once.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
@@ -58,14 +60,17 @@ func wiremock(t testing.TB) *upstream.WireMock {
 		cache, _ := provision.DefaultCacheDir()
 		_, noJar := provision.FindJar(cache)
 		if noJava != nil || noJar != nil {
-			t.Skip(problem)
+			tb.Skip(problem)
 		}
 	}
 	if shared.err != nil {
-		t.Fatal(shared.err)
+		tb.Fatal(shared.err)
 	}
 	return shared.mock
 }
+
+// chains numbers the runs of this process.
+var chains atomic.Int64
 
 // A chain is wire -> WireMock -> double.
 type chain struct {
@@ -76,44 +81,44 @@ type chain struct {
 	double string // URL
 }
 
-func newChain(t testing.TB) *chain {
-	t.Helper()
-	c := &chain{mock: wiremock(t), run: "run-" + strings.ReplaceAll(t.Name(), "/", "-")}
+func newChain(tb testing.TB) *chain {
+	tb.Helper()
+	c := &chain{mock: wiremock(tb), run: fmt.Sprintf("run-%d", chains.Add(1))}
 	c.prefix = "/" + c.run + "/pyxis"
 	d := pyxis.Double()
 	server := httptest.NewServer(d.New(7))
-	t.Cleanup(server.Close)
+	tb.Cleanup(server.Close)
 	c.double = server.URL
-	remove, err := c.mock.Load(t.Context(), d.Mappings, map[string]string{upstream.VarPrefix: c.prefix, upstream.VarDoubleURL: c.double})
+	remove, err := c.mock.Load(tb.Context(), d.Mappings, map[string]string{upstream.VarPrefix: c.prefix, upstream.VarDoubleURL: c.double})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := remove(context.Background()); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
-	c.wire, err = upstream.Start(t.Context(), upstream.Config{
+	c.wire, err = upstream.Start(tb.Context(), upstream.Config{
 		Clock: clock.New(), Name: d.Name, Target: c.mock.URL() + c.prefix, Callers: []string{"sut-1"}, RunID: c.run,
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := c.wire.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	return c
 }
 
 // ask makes one call and gives status (0 when there was no answer) and body.
-func ask(t testing.TB, method, url, student, body string) (int, string) {
-	t.Helper()
+func ask(tb testing.TB, method, url, student, body string) (int, string) {
+	tb.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: bound}
-	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(tb.Context(), method, url, strings.NewReader(body))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+student)
 	resp, err := client.Do(req)
@@ -133,15 +138,15 @@ func reserveBody(student, seat, reference string) string {
 }
 
 // reserveAll lets n students reserve one seat at once, through the wire.
-func (c *chain) reserveAll(t testing.TB, n int, seat string) (statuses map[int]int) {
-	t.Helper()
+func (c *chain) reserveAll(tb testing.TB, n int, seat string) (statuses map[int]int) {
+	tb.Helper()
 	var mu sync.Mutex
 	statuses = map[int]int{}
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
 			student := fmt.Sprintf("student-%s-%d", seat, i)
-			status, _ := ask(t, "POST", c.wire.URL("sut-1")+"/reserve", student, reserveBody(student, seat, "ref"))
+			status, _ := ask(tb, "POST", c.wire.URL("sut-1")+"/reserve", student, reserveBody(student, seat, "ref"))
 			mu.Lock()
 			defer mu.Unlock()
 			statuses[status]++
@@ -151,36 +156,36 @@ func (c *chain) reserveAll(t testing.TB, n int, seat string) (statuses map[int]i
 	return statuses
 }
 
-func read[T any](t testing.TB, url string) T {
-	t.Helper()
-	status, body := ask(t, "GET", url, "", "")
+func read[T any](tb testing.TB, url string) T {
+	tb.Helper()
+	status, body := ask(tb, "GET", url, "", "")
 	var v T
 	if err := json.Unmarshal([]byte(body), &v); err != nil || status != 200 {
-		t.Fatalf("GET %s: %d %s: %v", url, status, body, err)
+		tb.Fatalf("GET %s: %d %s: %v", url, status, body, err)
 	}
 	return v
 }
 
-func (c *chain) configure(t testing.TB, change string) {
-	t.Helper()
-	if status, body := ask(t, "POST", c.double+"/__double/config", "", change); status != 200 {
-		t.Fatalf("configure %s: %d %s", change, status, body)
+func (c *chain) configure(tb testing.TB, change string) {
+	tb.Helper()
+	if status, body := ask(tb, "POST", c.double+"/__double/config", "", change); status != 200 {
+		tb.Fatalf("configure %s: %d %s", change, status, body)
 	}
 }
 
 // observers gives what each of the three counted after quiescence.
-func (c *chain) observers(t testing.TB, method, path string) (ledger, journal, double int) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
+func (c *chain) observers(tb testing.TB, method, path string) (ledger, journal, double int) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), bound)
 	defer cancel()
 	if err := c.wire.Quiesce(ctx); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	journal, err := c.mock.Count(ctx, method, c.prefix+path, c.run)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	stats := read[pyxis.Stats](t, c.double+"/__double/stats")
+	stats := read[pyxis.Stats](tb, c.double+"/__double/stats")
 	return c.wire.Count(method, path), journal, stats.Calls[method+" "+path]
 }
 
@@ -236,7 +241,7 @@ func TestCallerKilledAfterAcceptanceLeavesItsCharge(t *testing.T) {
 	}
 	c.wire.Inject(harness.UpstreamFault{Name: "kill", Nth: 1, At: harness.MomentAccepted, Do: func(context.Context, harness.UpstreamCall) { _ = conn.Close() }})
 	body := reserveBody("student-1", "A-001", "intent-1")
-	fmt.Fprintf(conn, "POST /reserve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer student-1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	_, _ = fmt.Fprintf(conn, "POST /reserve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer student-1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	err = clock.Await(t.Context(), "the call to end", bound, time.Millisecond, func(context.Context) (bool, string, error) {
 		calls := c.wire.Calls()
 		return len(calls) == 1 && calls[0].Err != "", fmt.Sprint(calls), nil
@@ -326,28 +331,69 @@ func TestControlPathsAreNotReachableThroughWireMock(t *testing.T) {
 	}
 }
 
-// BenchmarkReserve is one caller's call to the double: direct, through
-// WireMock, and through wire and WireMock.
-func BenchmarkReserve(b *testing.B) {
+// BenchmarkHops compares one caller's read at the double, through WireMock,
+// and through wire and WireMock, taking turns. It reports medians.
+func BenchmarkHops(b *testing.B) {
 	c := newChain(b)
 	client := &http.Client{Timeout: bound}
-	for _, hop := range []struct{ name, url string }{
-		{"double", c.double}, {"wiremock", c.mock.URL() + c.prefix}, {"wire", c.wire.URL("sut-1")},
-	} {
-		b.Run(hop.name, func(b *testing.B) {
-			for b.Loop() {
-				req, err := http.NewRequestWithContext(b.Context(), "GET", hop.url+"/charges/current?student=student-1", nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				req.Header.Set("Authorization", "Bearer student-1")
-				resp, err := client.Do(req)
-				if err != nil {
-					b.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				_ = resp.Body.Close()
+	urls := []string{c.double, c.mock.URL() + c.prefix, c.wire.URL("sut-1")}
+	names := []string{"double", "wiremock", "wire"}
+	took := make([][]float64, len(urls))
+	watch := clock.New()
+	for b.Loop() {
+		for i, url := range urls {
+			req, err := http.NewRequestWithContext(b.Context(), "GET", url+"/charges/current?student=student-1", nil)
+			if err != nil {
+				b.Fatal(err)
 			}
-		})
+			req.Header.Set("Authorization", "Bearer student-1")
+			from := watch.Now()
+			resp, err := client.Do(req)
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			took[i] = append(took[i], float64(watch.Now()-from)/float64(time.Microsecond))
+		}
+	}
+	for i, name := range names {
+		slices.Sort(took[i])
+		b.ReportMetric(took[i][len(took[i])/2], name+"-p50-us")
+	}
+}
+
+// BenchmarkBurst is 100 callers at once with a lognormal latency, through
+// WireMock and through wire and WireMock, taking turns. The n-th call of a
+// double takes as long in both, as both start with a fresh one.
+func BenchmarkBurst(b *testing.B) {
+	const n = 100
+	took := map[string][]float64{}
+	for b.Loop() {
+		for _, hop := range []string{"wiremock", "wire"} {
+			c := newChain(b)
+			c.configure(b, `{"latency": {"model": "lognormal", "median_ms": 150, "sigma": 0.4}}`)
+			url := c.mock.URL() + c.prefix
+			if hop == "wire" {
+				url = c.wire.URL("sut-1")
+			}
+			watch := clock.New()
+			times := make([]float64, n)
+			var wg sync.WaitGroup
+			for i := range n {
+				wg.Go(func() {
+					student := fmt.Sprintf("student-%d", i)
+					ask(b, "POST", url+"/reserve", student, reserveBody(student, "A-001", "ref"))
+					times[i] = float64(watch.Now()) / float64(time.Millisecond)
+				})
+			}
+			wg.Wait()
+			slices.Sort(times)
+			took[hop] = append(took[hop], times[n*95/100-1])
+		}
+	}
+	for hop, p95 := range took {
+		slices.Sort(p95)
+		b.ReportMetric(p95[len(p95)/2], hop+"-median-p95-ms")
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/wire/upstream"
 )
@@ -269,5 +268,6 @@ func TestKeptConnection(t *testing.T) {
 		if body, err := io.ReadAll(resp.Body); err != nil || string(body) != "got 2 bytes" {
 			t.Errorf("call %d: %q %v", i+1, body, err)
 		}
+		_ = resp.Body.Close()
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 type connKey struct{}
 
 // serve carries one call. Once the body is read, nothing here depends on the
-// caller's connection until the answer is written to it.
+// caller's connection (or the request's context) until the answer is written.
 func (w *Wire) serve(caller string, rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, maxBody))
 	if err != nil {
@@ -137,9 +138,7 @@ func (w *Wire) answer(seq int, rw http.ResponseWriter, r *http.Request, a *answe
 		reset(rw)
 		return
 	}
-	for name, values := range a.header {
-		rw.Header()[name] = values
-	}
+	maps.Copy(rw.Header(), a.header)
 	if r.Method != http.MethodHead && a.status != http.StatusNoContent && a.status != http.StatusNotModified {
 		rw.Header().Set("Content-Length", strconv.Itoa(len(a.body)))
 	}

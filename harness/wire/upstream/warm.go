@@ -13,15 +13,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/overbook/overbook/harness/clock"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
 	warmSize   = 100                    // calls at once, about as many as a run will make
 	warmBursts = 8                      // at most
-	warmTime   = 250 * time.Millisecond // after which no further burst starts
+	warmTime   = 200 * time.Millisecond // after which no further burst starts
 	warmRun    = "warm-up"              // in place of a run's id
 )
 
@@ -30,7 +29,7 @@ var warmMapping embed.FS
 
 // Warm has a fresh WireMock proxy bursts of 100 calls, so that its code is
 // compiled and its threads and connections exist before anything is measured:
-// at most 8 bursts, and none begins after 250 ms. The calls go to a target of
+// at most 8 bursts, and none begins after 200 ms. The calls go to a target of
 // our own under a prefix of their own, so no run's count sees them; they stay
 // in the journal until [WireMock.ResetJournal].
 func (m *WireMock) Warm(ctx context.Context) error {

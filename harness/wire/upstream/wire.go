@@ -102,7 +102,9 @@ func (w *Wire) listen(ctx context.Context, caller string) error {
 		return err
 	}
 	s := &http.Server{
-		Handler:           http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { w.serve(caller, rw, r) }),
+		Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			w.serve(caller, rw, r) //nolint:contextcheck // a call outlives its caller
+		}),
 		ReadHeaderTimeout: w.config.Deadline,
 		ErrorLog:          log.New(io.Discard, "", 0), // what matters is in the ledger
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {

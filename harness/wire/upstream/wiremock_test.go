@@ -38,9 +38,11 @@ func java(t *testing.T, flags ...string) (base string, p *proc.Process) {
 	if err != nil {
 		t.Skip(err)
 	}
-	args := append([]string{"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-jar", jar.Path,
+	args := append([]string{
+		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-jar", jar.Path,
 		"--port", "0", "--bind-address", "127.0.0.1", "--root-dir", t.TempDir(), "--disable-banner",
-		"--disable-request-logging", "--container-threads", "150", "--jetty-accept-queue-size", "4096"}, flags...)
+		"--disable-request-logging", "--container-threads", "150", "--jetty-accept-queue-size", "4096",
+	}, flags...)
 	p, err = proc.Start(t.Context(), proc.Spec{
 		Name: "WireMock", Path: launcher, Args: args, Env: []string{"PATH=" + os.Getenv("PATH")},
 		Ready: portLine, ReadyTimeout: time.Minute, StopGrace: bound,
@@ -141,6 +143,7 @@ func TestWireMockCountsPerRunAndPrefix(t *testing.T) {
 }
 
 func TestWireMockThatCannotCountGivesNoNumber(t *testing.T) {
+	t.Parallel()
 	t.Run("journal disabled", func(t *testing.T) {
 		t.Parallel()
 		base, _ := java(t, "--no-request-journal")
@@ -152,12 +155,13 @@ func TestWireMockThatCannotCountGivesNoNumber(t *testing.T) {
 		wantNoCount(t, m, "/r/hello", "run", "journal is disabled")
 	})
 	t.Run("journal disabled later", func(t *testing.T) {
+		t.Parallel()
 		var count atomic.Int64
 		count.Store(1) // the marker
 		url, _ := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case strings.HasSuffix(r.URL.Path, "/requests/count"):
-				fmt.Fprintf(w, `{"count": %d, "requestJournalDisabled": false}`, count.Load())
+				_, _ = fmt.Fprintf(w, `{"count": %d, "requestJournalDisabled": false}`, count.Load())
 			case strings.HasSuffix(r.URL.Path, "/mappings"):
 				w.WriteHeader(http.StatusCreated)
 			case strings.Contains(r.URL.Path, "/marker/"):
