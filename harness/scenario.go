@@ -73,5 +73,6 @@ type Double struct {
 	New      func(seed uint64) http.Handler // fresh state; also answers POST/GET /__double/config and GET /__double/ledger
 	Mappings fs.FS                          // *.json; ${double.url} and ${prefix} are filled in
 	Count    []string                       // "POST /reserve": what both observers must agree on
+	CountBy  map[string]string              // "POST /reserve" -> "seat": a field of the JSON body that is counted by, too
 	_        struct{}
 }

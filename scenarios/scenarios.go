@@ -103,9 +103,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// ReservePosts is what both observers counted for one seat of the library
-// design. WireMock counts whole runs; where both agree on the whole run, its
-// share of one seat is the ledger's, else it is -1 (not known).
+// ReservePosts is what both observers counted for one seat of the library design.
 func ReservePosts(rec harness.Record, seat string) harness.CountPair {
 	return library.ReservePosts(rec, seat)
 }

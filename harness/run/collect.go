@@ -94,6 +94,9 @@ func Summarise(s harness.Scenario, rec harness.Record, verdicts []harness.Verdic
 		r.Outcomes = s.Outcomes(rec)
 	}
 	for _, c := range rec.Counts {
+		if c.Key != "" {
+			continue
+		}
 		if r.Upstream[c.Upstream] == nil {
 			r.Upstream[c.Upstream] = map[string]harness.CountPair{}
 		}

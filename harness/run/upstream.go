@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -155,25 +157,50 @@ func (d *double) ask(ctx context.Context, method, path string, body []byte) ([]b
 	return answer, nil
 }
 
-// counts asks both observers, after quiescence, what they counted.
+// counts asks both observers, after quiescence, what they counted: each kind
+// of call in total, and for each value of the field that the double counts by.
 func (s *session) counts(ctx context.Context, d *double) []harness.UpstreamCount {
 	quiet := d.wire.Quiesce(ctx)
-	counts := make([]harness.UpstreamCount, 0, len(d.Count))
-	for _, what := range d.Count {
-		method, path, _ := strings.Cut(what, " ")
-		c := harness.UpstreamCount{Upstream: d.Name, Method: method, Path: path, Ledger: d.wire.Count(method, path)}
-		n, err := s.c.wiremock.Count(ctx, method, d.prefix+path, d.runID)
-		if err = errors.Join(quiet, err); err != nil {
-			c.WireMock, c.Error = -1, err.Error()
-		} else {
-			c.WireMock = n
+	calls := d.wire.Calls()
+	var counts []harness.UpstreamCount
+	add := func(c harness.UpstreamCount, n int, err error) {
+		if err = errors.Join(quiet, err, d.wire.Err()); err != nil {
+			n, c.Error = -1, err.Error()
 		}
-		if d.wire.Overflow() {
-			c.Error = "the ledger is full; it did not see every call"
-		}
+		c.WireMock = n
 		counts = append(counts, c)
 	}
+	for _, what := range d.Count {
+		method, path, _ := strings.Cut(what, " ")
+		n, err := s.c.wiremock.Count(ctx, method, d.prefix+path, d.runID)
+		add(harness.UpstreamCount{Upstream: d.Name, Method: method, Path: path, Ledger: d.wire.Count(method, path)}, n, err)
+		field := d.CountBy[what]
+		if field == "" {
+			continue
+		}
+		ledger := forwardedBy(calls, method, path, field)
+		for _, key := range slices.Sorted(maps.Keys(ledger)) {
+			n, err := s.c.wiremock.CountField(ctx, method, d.prefix+path, d.runID, field, key)
+			add(harness.UpstreamCount{Upstream: d.Name, Method: method, Path: path, Key: key, Ledger: ledger[key]}, n, err)
+		}
+	}
 	return counts
+}
+
+// forwardedBy counts the calls that went on to the upstream by a field of
+// their JSON body; a body without it counts as "".
+func forwardedBy(calls []harness.UpstreamCall, method, path, field string) map[string]int {
+	n := map[string]int{}
+	for _, c := range calls {
+		if c.Method != method || c.Path != path || c.Forwarded == 0 {
+			continue
+		}
+		var body map[string]any
+		_ = json.Unmarshal([]byte(c.Request), &body) // not JSON: no field
+		value, _ := body[field].(string)
+		n[value]++
+	}
+	return n
 }
 
 func envName(name string) string {

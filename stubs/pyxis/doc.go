@@ -39,5 +39,6 @@ func Double() harness.Double {
 		New:      New,
 		Mappings: Mappings(),
 		Count:    []string{"POST /reserve", "GET /charges/current", "GET /seats"},
+		CountBy:  map[string]string{"POST /reserve": "seat"},
 	}
 }
