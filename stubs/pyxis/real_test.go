@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +34,23 @@ var shared struct {
 	err  error
 }
 
+// callerEnv makes this test binary a process that reserves a seat at the URL
+// and waits for the answer.
+const callerEnv = "PYXIS_TEST_CALLER"
+
 func TestMain(m *testing.M) {
+	if url := os.Getenv(callerEnv); url != "" {
+		req, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, strings.NewReader(reserveBody("student-1", "A-001", "intent-1")))
+		if err != nil {
+			panic(err)
+		}
+		req.Header.Set("Authorization", "Bearer student-1")
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		os.Exit(0) //nolint:forbidigo // the child's own main
+	}
 	code := m.Run()
 	if shared.env != nil {
 		if err := shared.env.Close(context.Background()); err != nil {
@@ -235,14 +251,20 @@ func TestWindowLetsSeveralThrough(t *testing.T) {
 
 func TestCallerKilledAfterAcceptanceLeavesItsCharge(t *testing.T) {
 	c := newChain(t)
-	conn, err := net.Dial("tcp", strings.TrimPrefix(c.wire.URL("sut-1"), "http://")) //nolint:noctx // loopback
-	if err != nil {
+	caller := exec.CommandContext(t.Context(), os.Args[0])
+	caller.Env = append(os.Environ(), callerEnv+"="+c.wire.URL("sut-1")+"/reserve")
+	c.wire.Inject(harness.UpstreamFault{Name: "kill", Nth: 1, At: harness.MomentAccepted, Do: func(context.Context, harness.UpstreamCall) {
+		if err := caller.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		if err := caller.Wait(); err == nil {
+			t.Error("the caller ended by itself")
+		}
+	}})
+	if err := caller.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c.wire.Inject(harness.UpstreamFault{Name: "kill", Nth: 1, At: harness.MomentAccepted, Do: func(context.Context, harness.UpstreamCall) { _ = conn.Close() }})
-	body := reserveBody("student-1", "A-001", "intent-1")
-	_, _ = fmt.Fprintf(conn, "POST /reserve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer student-1\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-	err = clock.Await(t.Context(), "the call to end", bound, time.Millisecond, func(context.Context) (bool, string, error) {
+	err := clock.Await(t.Context(), "the call to end", bound, time.Millisecond, func(context.Context) (bool, string, error) {
 		calls := c.wire.Calls()
 		return len(calls) == 1 && calls[0].Err != "", fmt.Sprint(calls), nil
 	})
