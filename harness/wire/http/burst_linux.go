@@ -1,6 +1,7 @@
 package wirehttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type line struct {
 	err    error // why it is not ready
 	open   bool  // some racer has not ended
 	waits  bool  // the kernel has not taken all of out yet
+	whole  bool  // the kernel took all of it at the release
+	quiet  bool  // nothing was answered when all of the burst was in the kernel
 }
 
 // A protocol is what HTTP/1.1 and HTTP/2 do differently on a line.
@@ -55,6 +58,7 @@ type burst struct {
 	report harness.BurstReport
 	poll   *poller
 	after  time.Duration // the release returned
+	clocks translation
 	buf    []byte
 }
 
@@ -217,6 +221,7 @@ func (bu *burst) release() error {
 	if err := bu.nothingEarly(); err != nil {
 		return err
 	}
+	bu.clocks = translate(bu.c.cfg.Clock)
 	var how string
 	bu.report.Released, bu.after, how = shot.fire(bu.c.cfg.Clock)
 	bu.report.Technique = string(bu.kind) + "/" + how
@@ -224,6 +229,7 @@ func (bu *burst) release() error {
 		ra.op.Intended = bu.report.Released
 	}
 	for _, l := range bu.lines {
+		l.quiet = shot.quiet(l.pos)
 		bu.settle(l, shot.results[l.pos])
 	}
 	bu.soon()
@@ -288,6 +294,9 @@ func (bu *burst) abort(why error) (harness.BurstReport, []harness.Operation, err
 
 // finish counts what happened.
 func (bu *burst) finish() harness.BurstReport {
+	for _, l := range bu.lines {
+		bu.stampLine(l)
+	}
 	var intervals []load.Interval
 	for _, ra := range bu.racers {
 		if ra.sent != 0 {
@@ -298,10 +307,10 @@ func (bu *burst) finish() harness.BurstReport {
 			bu.report.Answered++
 		}
 		if ra.sent != 0 && !ra.soon {
-			intervals = append(intervals, load.Interval{Start: ra.sent, End: ra.ended})
+			intervals = append(intervals, load.Interval{Start: ra.sent, End: cmp.Or(ra.landed, ra.ended)})
 		}
 	}
-	bu.report.MaxInFlight = load.MaxInFlight(intervals)
+	bu.report.MaxInFlight = max(load.MaxInFlight(intervals), min(bu.report.Sent, 1))
 	return bu.report
 }
 

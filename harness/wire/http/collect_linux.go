@@ -24,6 +24,7 @@ func (bu *burst) settle(l *line, r result) {
 		bu.drain(l) // an answer may have come before the connection broke
 		bu.endLine(l, r.err, r.at)
 	case len(l.cn.out) == 0:
+		l.whole = true
 		bu.sentAll(l, r.at)
 	default:
 		l.waits = true
@@ -39,13 +40,45 @@ func (bu *burst) sentAll(l *line, at time.Duration) {
 	}
 }
 
-// soon looks, at once after the release, which answers are there already:
-// those requests are not counted as in flight together with the others.
+// soon looks, at once after the release, which answers are there already.
+// Unless the kernel says when they came, those requests are not counted as in
+// flight together with the others.
 func (bu *burst) soon() {
 	for _, l := range bu.poll.wait(bu.lines, 0) {
 		bu.drain(l)
 		for _, ra := range l.racers {
-			ra.soon = ra.soon || ra.ended != 0
+			ra.soon = ra.soon || (ra.ended != 0 && ra.landed == 0 && !l.quiet)
+		}
+	}
+}
+
+// stampLine puts the kernel's stamp in the place of our own bound, for when
+// the held part of a line was sent: if it left in one piece, and if the stamp
+// is within the bounds.
+func (bu *burst) stampLine(l *line) {
+	if !l.whole {
+		return
+	}
+	l.whole = false // once
+	stamp := sendStamp(l.fd)
+	for _, ra := range l.racers {
+		if at, ok := bu.clocks.within(stamp, bu.report.Released, ra.sent); ok {
+			ra.sent = at
+		}
+	}
+}
+
+// landed notes when the answer of a line with one racer came. Of bytes that
+// came one after another the kernel keeps the last stamp alone, so that it
+// says nothing about one of many answers on a line.
+func (bu *burst) landed(l *line, at time.Duration) {
+	ra := l.racers[0]
+	if len(l.racers) > 1 || !ra.answered || ra.landed != 0 {
+		return
+	}
+	if sock, ok := l.cn.sock.(*fdSocket); ok {
+		if landed, ok := bu.clocks.within(sock.landed, bu.report.Released, at); ok {
+			ra.landed = landed
 		}
 	}
 }
@@ -135,6 +168,7 @@ func (bu *burst) drain(l *line) {
 		at := bu.c.cfg.Clock.Now()
 		if n > 0 {
 			l.proto.feed(bu.buf[:n], at)
+			bu.landed(l, at)
 		}
 		if err == errWouldBlock {
 			break
@@ -182,6 +216,7 @@ func (bu *burst) closeIfOver(l *line) {
 	}
 	l.open = false
 	if !answered {
+		bu.stampLine(l)
 		l.cn.close()
 		return
 	}

@@ -27,7 +27,16 @@ func eachTechnique(t *testing.T, run func(t *testing.T, kind harness.Technique, 
 		t.Setenv(noRingEnv, "1")
 		run(t, harness.H1LastHeaderByte, howThread)
 	})
-	t.Run("h2", func(t *testing.T) { run(t, harness.H2SinglePacket, howWrite) })
+	t.Run("h2 io_uring", func(t *testing.T) {
+		if !newRingWorks() {
+			t.Skip("io_uring is not allowed here")
+		}
+		run(t, harness.H2SinglePacket, howRing)
+	})
+	t.Run("h2 write", func(t *testing.T) {
+		t.Setenv(noRingEnv, "1")
+		run(t, harness.H2SinglePacket, howWrite)
+	})
 }
 
 func TestTechniqueIsNamed(t *testing.T) {
@@ -59,24 +68,42 @@ func TestTechniqueIsNamed(t *testing.T) {
 }
 
 // TestMaxInFlightOfAMeeting: a server that answers nobody before everybody is
-// there has all of them in flight at once.
+// there has all of them in flight at once. With HTTP/2 the figure is a lower
+// bound, which a busy machine can lower: it must be reached, never exceeded.
 func TestMaxInFlightOfAMeeting(t *testing.T) {
 	const n = 60
 	eachTechnique(t, func(t *testing.T, kind harness.Technique, _ string) {
-		var all sync.WaitGroup
-		all.Add(n)
-		w := newWitness(t, func(http.ResponseWriter, *http.Request) { all.Done(); all.Wait() })
-		speakH2C(w.Server, 1000)
-		w.Start()
-		rep, ops, err := w.client().Burst(t.Context(), same(w.URL, n), harness.Burst{Name: "b", Technique: kind, Requests: requests(n, func(int) string { return "{}" })})
-		if err != nil {
-			t.Fatal(err)
+		bursts := 1
+		if kind == harness.H2SinglePacket {
+			bursts = 20
 		}
-		if rep.MaxInFlight != n {
-			t.Errorf("max in flight %d, want %d", rep.MaxInFlight, n)
+		most := 0
+		for range bursts {
+			rep := meet(t, kind, n)
+			if rep.MaxInFlight > n || rep.MaxInFlight < 1 || rep.Answered != n {
+				t.Fatalf("%+v", rep)
+			}
+			if most = max(most, rep.MaxInFlight); most == n {
+				return
+			}
 		}
-		checkWhole(t, w, n, rep, ops)
+		t.Errorf("max in flight %d in %d bursts, want %d", most, bursts, n)
 	})
+}
+
+func meet(t *testing.T, kind harness.Technique, n int) harness.BurstReport {
+	t.Helper()
+	var all sync.WaitGroup
+	all.Add(n)
+	w := newWitness(t, func(http.ResponseWriter, *http.Request) { all.Done(); all.Wait() })
+	speakH2C(w.Server, 1000)
+	w.Start()
+	rep, ops, err := w.client().Burst(t.Context(), same(w.URL, n), harness.Burst{Name: "b", Technique: kind, Requests: requests(n, func(int) string { return "{}" })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkWhole(t, w, n, rep, ops)
+	return rep
 }
 
 // TestASerialServer: requests that are handled one by one are counted as the

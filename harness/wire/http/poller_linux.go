@@ -12,7 +12,8 @@ import (
 const wakeMark = -1
 
 // A poller waits for bytes on the lines of one burst, without the Go
-// scheduler, so that no goroutine is woken while the release is going on.
+// scheduler, so that no goroutine is woken while the release is going on. It
+// tells of each change once: a line must be read until it would block.
 type poller struct {
 	fd, wake int
 	events   []unix.EpollEvent
@@ -35,7 +36,7 @@ func newPoller(lines []*line) (*poller, error) {
 		return nil, err
 	}
 	for _, l := range lines {
-		if err := p.control(unix.EPOLL_CTL_ADD, l.fd, l.pos, unix.EPOLLIN); err != nil {
+		if err := p.control(unix.EPOLL_CTL_ADD, l.fd, l.pos, unix.EPOLLIN|unix.EPOLLET); err != nil {
 			p.close()
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func (p *poller) control(what, fd, pos int, events uint32) error {
 // wantWrite says whether the line waits for room in the kernel. It cannot go
 // wrong for a descriptor that is watched; if it does, the line's deadline ends it.
 func (p *poller) wantWrite(l *line, want bool) {
-	events := uint32(unix.EPOLLIN)
+	events := uint32(unix.EPOLLIN | unix.EPOLLET)
 	if want {
 		events |= unix.EPOLLOUT
 	}
@@ -73,7 +74,7 @@ func (p *poller) wait(lines []*line, timeout time.Duration) []*line {
 		return nil
 	}
 	for _, e := range p.events[:n] {
-		if e.Fd != wakeMark {
+		if e.Fd != wakeMark && e.Events != unix.EPOLLERR { // alone, it is a note on sending
 			p.ready = append(p.ready, lines[e.Fd])
 		}
 	}

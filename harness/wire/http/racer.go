@@ -26,8 +26,9 @@ type racer struct {
 	sent     time.Duration // all of the request is in the kernel
 	ended    time.Duration // answered, broken off or given up
 	exposed  bool          // the server may have enough of the request to act on it
+	landed   time.Duration // the last byte of the answer reached our kernel; 0 when that is not known
 	answered bool          // a whole answer came
-	soon     bool          // the answer was there when the release returned
+	soon     bool          // ended before the release returned, and nobody knows when
 	err      error
 }
 

@@ -15,6 +15,7 @@ const (
 	offCQRing      = 0x8000000
 	offSQEs        = 0x10000000
 	opSend         = 26
+	opRecv         = 27
 	enterGetEvents = 1
 	sqeSize        = 64
 	cqeSize        = 16
@@ -55,15 +56,19 @@ type cqe struct {
 	flags    uint32
 }
 
-// A ring is an io_uring with room for one burst. It is used once.
+// A ring is an io_uring with room for one burst. It is used once. Entries are
+// carried out in the order in which they were prepared, and each during the
+// submission: MSG_DONTWAIT makes the kernel do it at once or say EAGAIN, so
+// that nothing is left to a worker thread.
 type ring struct {
 	fd           int
 	params       setupParams
 	sq, cq, sqes []byte // mapped
 	pins         runtime.Pinner
+	entries      uint32
 }
 
-// newRing sets up a ring for n sends. The error says that io_uring is not to
+// newRing sets up a ring for n entries. The error says that io_uring is not to
 // be had: an old kernel, a container's seccomp profile, or a sysctl.
 func newRing(n int) (*ring, error) {
 	r := &ring{}
@@ -99,27 +104,32 @@ func (r *ring) mapAll(sq, cq, sqes int) (err error) {
 
 func word(m []byte, off uint32) *uint32 { return (*uint32)(unsafe.Pointer(&m[off])) }
 
-// prepareSend writes the i-th entry; entries must be prepared in order.
-// MSG_DONTWAIT makes the kernel carry it out during the submission or say
-// EAGAIN; it is never left to a worker thread.
-func (r *ring) prepareSend(i, fd int, p []byte) {
+// send prepares to send p.
+func (r *ring) send(fd int, p []byte) { r.prepare(opSend, fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
+
+// peek prepares to look for something to read, without taking it.
+func (r *ring) peek(fd int, p []byte) { r.prepare(opRecv, fd, p, unix.MSG_DONTWAIT|unix.MSG_PEEK) }
+
+func (r *ring) prepare(op uint8, fd int, p []byte, flags uint32) {
+	i := r.entries
+	r.entries++
 	if len(p) > 0 {
 		r.pins.Pin(&p[0])
 	}
 	e := (*sqe)(unsafe.Pointer(&r.sqes[i*sqeSize]))
 	*e = sqe{
-		opcode: opSend, fd: int32(fd), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))), length: uint32(len(p)),
-		msgFlags: unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL, userData: uint64(i),
+		opcode: op, fd: int32(fd), addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p)))), length: uint32(len(p)),
+		msgFlags: flags, userData: uint64(i),
 	}
-	*word(r.sq, r.params.sq.array+uint32(i)*4) = uint32(i)
-	atomic.StoreUint32(word(r.sq, r.params.sq.tail), uint32(i)+1)
+	*word(r.sq, r.params.sq.array+i*4) = i
+	atomic.StoreUint32(word(r.sq, r.params.sq.tail), r.entries)
 }
 
-// submit hands all n entries over in one call and says how many the kernel
+// submit hands all entries over in one call and says how many the kernel
 // took; the others were not touched.
-func (r *ring) submit(n int) int {
+func (r *ring) submit() int {
 	for {
-		took, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(n), 0, enterGetEvents, 0, 0)
+		took, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.entries), 0, enterGetEvents, 0, 0)
 		switch errno {
 		case 0:
 			return int(took)

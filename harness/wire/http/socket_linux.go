@@ -9,7 +9,11 @@ import (
 )
 
 // fdSocket is a socket by its descriptor, which it owns.
-type fdSocket int
+type fdSocket struct {
+	fd     int
+	landed wallStamp // when the last bytes that were read arrived
+	oob    [oobSize]byte
+}
 
 // detach takes the connection away from the Go scheduler and gives its
 // descriptor. From here on it never blocks.
@@ -30,15 +34,16 @@ func (cn *conn) detach() (int, error) {
 	if dupErr != nil {
 		return -1, dupErr
 	}
-	cn.sock = fdSocket(fd)
+	askForStamps(fd)
+	cn.sock = &fdSocket{fd: fd}
 	_ = cn.inner.Close() // the duplicate keeps the connection open
 	return fd, nil
 }
 
 // Read reads what is there.
-func (s fdSocket) Read(p []byte) (int, error) {
+func (s *fdSocket) Read(p []byte) (int, error) {
 	for {
-		n, err := unix.Read(int(s), p)
+		n, oobn, _, _, err := unix.Recvmsg(s.fd, p, s.oob[:], 0)
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -49,14 +54,15 @@ func (s fdSocket) Read(p []byte) (int, error) {
 		case n == 0 && len(p) > 0:
 			return 0, io.EOF
 		}
+		s.landed = stampOf(s.oob[:oobn])
 		return n, nil
 	}
 }
 
 // Write writes what there is room for. MSG_NOSIGNAL: a broken connection is
 // an error, not a signal.
-func (s fdSocket) Write(p []byte) (int, error) {
-	n, err := sendNow(int(s), p)
+func (s *fdSocket) Write(p []byte) (int, error) {
+	n, err := transferNow(unix.SYS_SENDTO, s.fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	if err == unix.EAGAIN {
 		return n, errWouldBlock
 	}
@@ -64,7 +70,7 @@ func (s fdSocket) Write(p []byte) (int, error) {
 }
 
 // Close closes the descriptor.
-func (s fdSocket) Close() error { return unix.Close(int(s)) }
+func (s *fdSocket) Close() error { return unix.Close(s.fd) }
 
 // sendQueue is the number of bytes that the peer's kernel has not acknowledged.
 func sendQueue(fd int) (int, error) { return unix.IoctlGetInt(fd, unix.SIOCOUTQ) }
