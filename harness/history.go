@@ -86,6 +86,7 @@ type UpstreamCount struct {
 	Upstream string `json:"upstream"`
 	Method   string `json:"method"`
 	Path     string `json:"path"`
+	Key      string `json:"key,omitempty"` // value of the field counted by; "" for the total
 	Ledger   int    `json:"ledger"`
 	WireMock int    `json:"wiremock"`        // -1 when it could not be read; the counts then do not agree
 	Error    string `json:"error,omitempty"` // why it could not be read
@@ -131,8 +132,9 @@ type Witness struct {
 	_    struct{}
 }
 
-// Holds reports whether the witness saw what it needed.
-func (w Witness) Holds() bool { return w.Got >= w.Want }
+// Holds reports whether the witness saw what it needed. One without a kind,
+// or that needs nothing, is no evidence of anything and never holds.
+func (w Witness) Holds() bool { return w.Kind != "" && w.Want > 0 && w.Got >= w.Want }
 
 // Trouble is a reason why a run may not be judged as a pass, found by the conductor.
 type Trouble struct {

@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -29,8 +31,9 @@ func (s *Seed) UnmarshalText(b []byte) error {
 
 // ParseSeed reads one to eight hex digits, with or without 0x.
 func ParseSeed(text string) (Seed, error) {
-	v, err := strconv.ParseUint(strings.TrimPrefix(strings.ToLower(text), "0x"), 16, 32)
-	if err != nil {
+	digits := strings.TrimPrefix(strings.ToLower(text), "0x")
+	v, err := strconv.ParseUint(digits, 16, 32)
+	if err != nil || len(digits) > 8 {
 		return 0, fmt.Errorf("seed %q: want one to eight hex digits, like 7f3a91c2", text)
 	}
 	return Seed(v), nil
@@ -78,8 +81,11 @@ func (p Param) Check(value string) error {
 		if err != nil {
 			return fmt.Errorf("%s=%s: want a whole number, like %s", p.Name, value, p.Default)
 		}
-		if n < p.Min || (p.Max > 0 && n > p.Max) {
+		switch {
+		case p.Max > 0 && (n < p.Min || n > p.Max):
 			return fmt.Errorf("%s=%s: want %d to %d", p.Name, value, p.Min, p.Max)
+		case n < p.Min:
+			return fmt.Errorf("%s=%s: want at least %d", p.Name, value, p.Min)
 		}
 	case DurationParam:
 		if d, err := time.ParseDuration(value); err != nil || d < 0 {
@@ -154,10 +160,11 @@ func (s Scenario) MakePlan(seed Seed, set Params) (Plan, error) {
 	for _, p := range s.Params {
 		params[p.Name] = p.Default
 	}
-	for name, value := range set {
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		value := set[name]
 		i := slices.IndexFunc(s.Params, func(p Param) bool { return p.Name == name })
 		if i < 0 {
-			problems = append(problems, fmt.Errorf("%s has no parameter %q; it has %s", s.Name, name, strings.Join(s.paramNames(), ", ")))
+			problems = append(problems, fmt.Errorf("%s has no parameter %q; it has %s", s.Name, name, cmp.Or(strings.Join(s.paramNames(), ", "), "none")))
 			continue
 		}
 		problems = append(problems, s.Params[i].Check(value))

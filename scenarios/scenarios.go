@@ -46,6 +46,9 @@ func Select(all []harness.Scenario, patterns []string, tag string) ([]harness.Sc
 			matched, _ := path.Match(p, s.Name) // the pattern was checked above
 			return (matched || s.Name == p) && (tag == "" || tag == DefaultTag || s.HasTag(tag))
 		})
+		if n == 0 && slices.ContainsFunc(all, func(s harness.Scenario) bool { matched, _ := path.Match(p, s.Name); return matched || s.Name == p }) {
+			return nil, fmt.Errorf("no scenario that matches %q has the tag %q", p, tag)
+		}
 		if n == 0 {
 			return nil, fmt.Errorf("no scenario %q; did you mean %q? `overbook list` shows all", p, Nearest(all, p))
 		}

@@ -28,16 +28,16 @@ func SQL(id string, files fs.FS, name, where string) harness.Check {
 	}
 	first, query, _ := strings.Cut(string(text), "\n")
 	sentence, ok := strings.CutPrefix(first, "-- ")
-	if !ok || strings.TrimSpace(query) == "" {
+	if !ok || strings.TrimSpace(sentence) == "" || strings.TrimSpace(query) == "" {
 		panic(fmt.Sprintf("invariant %s: %s must start with a comment line that says the rule, then the query", id, name))
 	}
 	return harness.Check{
 		ID: id, Doc: sentence, Rule: path.Join(where, name), SQL: string(text), NeedsSettled: true,
-		Judge: func(rec harness.Record) harness.Verdict { return noRows(id, sentence, rec) },
+		Judge: func(rec harness.Record) harness.Verdict { return noRows(id, sentence, string(text), rec) },
 	}
 }
 
-func noRows(id, sentence string, rec harness.Record) harness.Verdict {
+func noRows(id, sentence, sql string, rec harness.Record) harness.Verdict {
 	rows, ok := rec.Find(id)
 	if !ok {
 		why := rec.Rows[id].Error
@@ -45,6 +45,9 @@ func noRows(id, sentence string, rec harness.Record) harness.Verdict {
 			why = "it was not asked"
 		}
 		return harness.Undecided(harness.ReasonEnvironment, "the query could not be answered: %s", why)
+	}
+	if rows.SQL != sql {
+		return harness.Undecided(harness.ReasonAssumption, "the stored rows answer another version of the query; run the scenario again")
 	}
 	if len(rows.Rows) == 0 {
 		return harness.Passed("%s", sentence)
@@ -59,7 +62,13 @@ func Table(rows []harness.Row, limit int) string {
 	if len(rows) == 0 {
 		return ""
 	}
-	columns := slices.Sorted(maps.Keys(rows[0]))
+	names := map[string]bool{}
+	for _, r := range rows {
+		for c := range r {
+			names[c] = true
+		}
+	}
+	columns := slices.Sorted(maps.Keys(names))
 	lines := [][]string{columns}
 	for _, r := range rows[:min(limit, len(rows))] {
 		cells := make([]string, len(columns))

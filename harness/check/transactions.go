@@ -22,12 +22,15 @@ const (
 // NoOpenTransaction makes the check that no session of a server had a
 // transaction open while that server waited for an upstream call. It judges
 // samples of pg_stat_activity, so it is Unknown unless a call was long enough
-// to be sampled.
+// to be sampled, and when what was sampled fits a transaction that was held
+// but does not prove it.
 func NoOpenTransaction(id, upstream string) harness.Check {
 	const doc = "no transaction is open in a server session while that server waits for an upstream call"
 	return harness.Check{ID: id, Doc: doc, Judge: func(rec harness.Record) harness.Verdict {
 		judged := 0
 		var wrong []harness.Evidence
+		doubt := ""
+		servers := serversOf(rec)
 		for _, c := range rec.Upstream {
 			end := max(c.Accepted, c.Answered)
 			if c.Upstream != upstream || end-c.Received < shortestCall || stopped(rec.History, c.Caller, c.Received, end) {
@@ -38,7 +41,14 @@ func NoOpenTransaction(id, upstream string) harness.Check {
 				continue
 			}
 			judged++
-			if tx, ok := heldThrough(samples, c, end); ok {
+			tx, held := heldThrough(samples, c, servers)
+			switch {
+			case !held:
+			case tx.Replica != c.Caller:
+				doubt = fmt.Sprintf("a session of %q was idle in a transaction all through call %d, and no server has that name", tx.Replica, c.Seq)
+			case !covered(samples, c, end):
+				doubt = fmt.Sprintf("%s backend %d was idle in a transaction from before call %d, but the last sample was too early to say how long", tx.Replica, tx.PID, c.Seq)
+			default:
 				wrong = append(wrong, harness.Evidence{Ops: opsOf(c), Text: fmt.Sprintf(
 					"%s backend %d was idle in a transaction from +%.1f ms on, all through call %d %s %s (+%.1f … +%.1f ms); its last statement: %s",
 					tx.Replica, tx.PID, ms(tx.Since), c.Seq, c.Method, c.Path, ms(c.Received), ms(end), cell(tx.Query))})
@@ -47,11 +57,31 @@ func NoOpenTransaction(id, upstream string) harness.Check {
 		switch {
 		case len(wrong) > 0:
 			return harness.Violated(firstEvidence(wrong), "a transaction was open during %s of %d", plural(len(wrong), "upstream call"), judged)
+		case doubt != "":
+			return harness.Undecided(harness.ReasonVacuous, "%s", doubt)
 		case judged == 0:
 			return harness.Undecided(harness.ReasonVacuous, "no upstream call was long enough to sample the database sessions during it")
 		}
 		return harness.Passed("%s: %s sampled", doc, plural(judged, "upstream call"))
 	}}
+}
+
+// serversOf gives the names of the servers under test that the record knows.
+func serversOf(rec harness.Record) map[string]bool {
+	names := map[string]bool{}
+	for _, c := range rec.Upstream {
+		names[c.Caller] = true
+	}
+	for _, op := range rec.History.Operations {
+		names[op.Server] = true
+	}
+	for _, e := range rec.History.Events {
+		if e.Kind == harness.EventProcess {
+			names[e.Subject] = true
+		}
+	}
+	delete(names, "")
+	return names
 }
 
 func opsOf(c harness.UpstreamCall) []string {
@@ -79,15 +109,19 @@ func during(samples []harness.ActivitySample, from, to time.Duration) []harness.
 	return in
 }
 
-// heldThrough finds a transaction of the caller that fell idle before the
-// call came and was idle in every sample up to nearly its end.
-func heldThrough(samples []harness.ActivitySample, c harness.UpstreamCall, end time.Duration) (harness.OpenTransaction, bool) {
+// covered says whether the samples reach nearly to the end of the call.
+func covered(samples []harness.ActivitySample, c harness.UpstreamCall, end time.Duration) bool {
 	last := samples[len(samples)-1]
-	if float64(last.At-c.Received) < coveredShare*float64(end-c.Received) {
-		return harness.OpenTransaction{}, false
-	}
+	return float64(last.At-c.Received) >= coveredShare*float64(end-c.Received)
+}
+
+// heldThrough finds a transaction that fell idle before the call came and was
+// idle in every sample of it. One of the caller is preferred; one of a session
+// that no server owns by its name may be the caller's too.
+func heldThrough(samples []harness.ActivitySample, c harness.UpstreamCall, servers map[string]bool) (found harness.OpenTransaction, held bool) {
+	last := samples[len(samples)-1]
 	for _, tx := range last.Open {
-		if tx.Replica != c.Caller || tx.Since > c.Received+startSlack {
+		if (tx.Replica != c.Caller && servers[tx.Replica]) || tx.Since > c.Received+startSlack {
 			continue
 		}
 		inAll := true
@@ -96,9 +130,9 @@ func heldThrough(samples []harness.ActivitySample, c harness.UpstreamCall, end t
 				return o.PID == tx.PID && o.Replica == tx.Replica
 			}))
 		}
-		if inAll {
-			return tx, true
+		if inAll && (!held || tx.Replica == c.Caller) {
+			found, held = tx, true
 		}
 	}
-	return harness.OpenTransaction{}, false
+	return found, held
 }

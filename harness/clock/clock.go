@@ -7,7 +7,9 @@
 package clock
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -28,8 +30,9 @@ func (c Clock) Now() time.Duration { return max(time.Since(c.epoch), 1) }
 // Epoch is the wall-clock instant of offset zero.
 func (c Clock) Epoch() time.Time { return c.epoch }
 
-// At converts an instant into an offset.
-func (c Clock) At(t time.Time) time.Duration { return t.Sub(c.epoch) }
+// At converts an instant into an offset; negative before the epoch, and like
+// Now never zero.
+func (c Clock) At(t time.Time) time.Duration { return cmp.Or(t.Sub(c.epoch), 1) }
 
 // Wall is the wall-clock time now, for names and headings.
 func Wall() time.Time { return time.Now() }
@@ -80,4 +83,4 @@ func Await(ctx context.Context, what string, deadline, pause time.Duration, hold
 	}
 }
 
-var errDeadline = fmt.Errorf("deadline passed")
+var errDeadline = errors.New("deadline passed")

@@ -13,6 +13,7 @@ package mutant
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,9 +21,11 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
 )
@@ -48,6 +51,10 @@ type Killer struct {
 
 // Root finds the source tree that holds dir: the folder with our go.mod.
 func Root(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
 	for d := dir; ; d = filepath.Dir(d) {
 		b, err := os.ReadFile(filepath.Join(d, "go.mod"))
 		if err == nil && bytes.HasPrefix(b, []byte("module github.com/overbook/overbook\n")) {
@@ -69,6 +76,9 @@ func All(root string) ([]Mutant, error) {
 	var errs []error
 	for _, name := range names {
 		m, err := read(root, name)
+		if slices.ContainsFunc(all, func(o Mutant) bool { return strings.EqualFold(o.ID, m.ID) }) {
+			err = errors.Join(err, fmt.Errorf("read %s: there is another mutant %s", m.File, m.ID))
+		}
 		errs = append(errs, err)
 		all = append(all, m)
 	}
@@ -97,7 +107,7 @@ func Find(root, id string) (Mutant, error) {
 		}
 		ids = append(ids, m.ID)
 	}
-	return Mutant{}, fmt.Errorf("no mutant %q below %s; there are %s", id, Folder, strings.Join(ids, ", "))
+	return Mutant{}, fmt.Errorf("no mutant %q below %s; there are %s", id, Folder, cmp.Or(strings.Join(ids, ", "), "none"))
 }
 
 // read reads one patch and its preamble.
@@ -126,7 +136,8 @@ func read(root, name string) (Mutant, error) {
 			m.Killers = append(m.Killers, Killer{scenario, strings.TrimSpace(check)})
 		}
 	}
-	if m.Title == "" || len(m.Killers) == 0 || m.Killers[0].Check == "" || len(m.files) == 0 {
+	nameless := slices.ContainsFunc(m.Killers, func(k Killer) bool { return k.Scenario == "" || k.Check == "" })
+	if m.Title == "" || len(m.Killers) == 0 || nameless || len(m.files) == 0 {
 		return m, fmt.Errorf("read %s: the preamble needs `Title: …` and `Killed-by: <scenario> <check>`, and then a diff", rel)
 	}
 	return m, nil
@@ -138,13 +149,24 @@ func idOf(base string) string {
 	return strings.Join(parts[:min(2, len(parts))], "-")
 }
 
+// target is the part of the tree that mutants may change: the server under
+// test. A bug in the harness would be one in the judge.
+const target = "sut/"
+
 // Apply gives the mutated files by their path below the root. A patch that no
-// longer fits the tree is an error that names the file and the place.
+// longer fits the tree, changes nothing, or changes more than the server under
+// test is an error that names the file and the place.
 func (m Mutant) Apply(root string) (map[string][]byte, error) {
 	changed := map[string][]byte{}
 	for _, f := range m.files {
 		if f.IsNew || f.IsDelete || f.OldName != f.NewName || f.IsBinary {
 			return nil, fmt.Errorf("%s: mutants change text files, they do not add, remove or rename (%s)", m.File, f.NewName)
+		}
+		if !strings.HasPrefix(path.Clean(f.OldName), target) {
+			return nil, fmt.Errorf("%s: mutants change files below %s, not %s", m.File, target, f.OldName)
+		}
+		if _, twice := changed[f.OldName]; twice {
+			return nil, fmt.Errorf("%s: %s is changed twice; put all its hunks under one header", m.File, f.OldName)
 		}
 		old, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(f.OldName)))
 		if err != nil {
@@ -154,13 +176,24 @@ func (m Mutant) Apply(root string) (map[string][]byte, error) {
 		if err := gitdiff.Apply(&out, bytes.NewReader(old), f); err != nil {
 			return nil, fmt.Errorf("%s no longer applies to %s: %w (refresh the patch)", m.File, f.OldName, err)
 		}
+		if bytes.Equal(old, out.Bytes()) {
+			return nil, fmt.Errorf("%s: changes nothing in %s", m.File, f.OldName)
+		}
 		changed[f.OldName] = out.Bytes()
 	}
 	return changed, nil
 }
 
+// waitDelay bounds how long a cancelled build's own children are waited for.
+const waitDelay = 5 * time.Second
+
 // Build builds the program with the bug planted, below dir, and gives its path.
 func (m Mutant) Build(ctx context.Context, root, dir string) (string, error) {
+	root, rootErr := filepath.Abs(root) // the build runs in root, where a relative path would mean another place
+	dir, dirErr := filepath.Abs(dir)
+	if err := errors.Join(rootErr, dirErr); err != nil {
+		return "", err
+	}
 	changed, err := m.Apply(root)
 	if err != nil {
 		return "", err
@@ -184,6 +217,7 @@ func (m Mutant) Build(ctx context.Context, root, dir string) (string, error) {
 	}
 	cmd := exec.CommandContext(ctx, "go", "build", "-overlay", overlayFile, "-o", program, ".")
 	cmd.Dir = root
+	cmd.WaitDelay = waitDelay
 	if out, err := cmd.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {
 			return "", fmt.Errorf("build mutant %s: Go is not installed; mutants are built from source", m.ID)

@@ -108,7 +108,11 @@ func Summarise(s harness.Scenario, rec harness.Record, verdicts []harness.Verdic
 			break
 		}
 	}
-	if r.Summary == "" {
+	switch {
+	case r.Summary != "":
+	case r.Verdict != harness.Pass:
+		r.Reason, r.Summary = harness.ReasonChecker, "a check came to no decision, or there was none"
+	default:
 		r.Summary = fmt.Sprintf("%d checks held", len(verdicts))
 	}
 	return r
@@ -147,7 +151,7 @@ func replayLine(tool string, s harness.Scenario, plan harness.Plan) string {
 		}
 	}
 	if plan.Mutant != "" {
-		words = append(words, "--mutant", plan.Mutant)
+		words = append(words, "--mutant", quote(plan.Mutant))
 	}
 	return strings.Join(words, " ")
 }
@@ -158,7 +162,7 @@ func quote(word string) string {
 		return r == '/' || r == '-' || r == '_' || r == '.' || r == '=' || r == '@' || r == ':' ||
 			(r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9')
 	}
-	if strings.IndexFunc(word, func(r rune) bool { return !safe(r) }) < 0 {
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !safe(r) }) < 0 {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -26,14 +26,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/overbook/overbook/harness"
 )
-
-// maxLine bounds one line of the .jsonl files when reading.
-const maxLine = 64 << 20
 
 // A Dir is a run directory that is being written.
 type Dir struct {
@@ -43,6 +39,9 @@ type Dir struct {
 // Create starts a run directory below root. Logs can be written into
 // [Dir.Logs] at once; the directory gets its name in [Dir.Commit].
 func Create(root, scenario string, started time.Time, seed harness.Seed) (*Dir, error) {
+	if !filepath.IsLocal(filepath.FromSlash(scenario)) {
+		return nil, fmt.Errorf("create run directory: the scenario's name %q leads out of %s", scenario, root)
+	}
 	parent := filepath.Join(root, filepath.FromSlash(scenario))
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return nil, fmt.Errorf("create run directory: %w (choose another place with --out)", err)
@@ -71,7 +70,7 @@ func (d *Dir) Discard() error { return os.RemoveAll(d.temp) }
 // Commit writes everything, renames the directory and moves `latest`.
 // extra holds further files by name, such as latency.hdr and REPLAY.
 func (d *Dir) Commit(rec harness.Record, res harness.Result, extra map[string][]byte) error {
-	w := writer{dir: d.temp}
+	w := writer{dir: d.temp, counted: map[string]int{}}
 	w.json("plan.json", rec.Plan)
 	w.lines("history.jsonl", historyLines(rec.History))
 	w.lines("upstream.jsonl", anySlice(rec.Upstream))
@@ -81,7 +80,7 @@ func (d *Dir) Commit(rec harness.Record, res harness.Result, extra map[string][]
 	}
 	w.lines("rows.jsonl", rows)
 	w.lines("activity.jsonl", anySlice(rec.Activity))
-	w.json("record.json", facts{rec.Counts, rec.Witness, rec.Measured, rec.Trouble})
+	w.json("record.json", facts{rec.Counts, rec.Witness, rec.Measured, rec.Trouble, w.counted})
 	w.json("result.json", res)
 	for name, content := range extra {
 		w.file(name, content)
@@ -114,6 +113,7 @@ type facts struct {
 	Witness  []harness.Witness       `json:"witness"`
 	Measured map[string]float64      `json:"measured"`
 	Trouble  []harness.Trouble       `json:"trouble"`
+	Lines    map[string]int          `json:"lines"` // of each .jsonl file, so that a cut one is noticed
 }
 
 // line is one line of history.jsonl: exactly one field is set.
@@ -137,75 +137,11 @@ func historyLines(h harness.History) []any {
 	return lines
 }
 
-// Read reads a stored run. An incomplete directory is an error that names the
-// missing file.
-func Read(dir string) (harness.Record, harness.Result, error) {
-	rec, res := harness.Record{Rows: map[string]harness.Rows{}}, harness.Result{}
-	err := errors.Join(
-		readJSON(dir, "plan.json", &rec.Plan),
-		readJSON(dir, "result.json", &res),
-		readLines(dir, "history.jsonl", func(l line) {
-			switch {
-			case l.Op != nil:
-				rec.History.Operations = append(rec.History.Operations, *l.Op)
-			case l.Event != nil:
-				rec.History.Events = append(rec.History.Events, *l.Event)
-			case l.Burst != nil:
-				rec.History.Bursts = append(rec.History.Bursts, *l.Burst)
-			}
-		}),
-		readLines(dir, "upstream.jsonl", func(c harness.UpstreamCall) { rec.Upstream = append(rec.Upstream, c) }),
-		readLines(dir, "rows.jsonl", func(r harness.Rows) { rec.Rows[r.Query] = r }),
-		readLines(dir, "activity.jsonl", func(s harness.ActivitySample) { rec.Activity = append(rec.Activity, s) }),
-	)
-	var f facts
-	err = errors.Join(err, readJSON(dir, "record.json", &f))
-	rec.Counts, rec.Witness, rec.Measured, rec.Trouble = f.Counts, f.Witness, f.Measured, f.Trouble
-	if err != nil {
-		return rec, res, fmt.Errorf("read run %s: %w", dir, err)
-	}
-	return rec, res, nil
-}
-
-func readJSON(dir, name string, v any) error {
-	b, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-func readLines[T any](dir, name string, add func(T)) error {
-	f, err := os.Open(filepath.Join(dir, name))
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	s := bufio.NewScanner(f)
-	s.Buffer(make([]byte, 0, 1<<16), maxLine)
-	for n := 1; s.Scan(); n++ {
-		if strings.TrimSpace(s.Text()) == "" {
-			continue
-		}
-		var v T
-		if err := json.Unmarshal(s.Bytes(), &v); err != nil {
-			return fmt.Errorf("%s:%d: %w", name, n, err)
-		}
-		add(v)
-	}
-	if err := s.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
 // writer writes files until the first error.
 type writer struct {
-	dir string
-	err error
+	dir     string
+	counted map[string]int // lines of the .jsonl files
+	err     error
 }
 
 func (w *writer) file(name string, content []byte) {
@@ -216,7 +152,9 @@ func (w *writer) file(name string, content []byte) {
 
 func (w *writer) json(name string, v any) {
 	b, err := json.MarshalIndent(v, "", "  ")
-	w.err = errors.Join(w.err, err)
+	if err != nil {
+		w.err = errors.Join(w.err, fmt.Errorf("%s: %w", name, err))
+	}
 	w.file(name, append(b, '\n'))
 }
 
@@ -229,7 +167,10 @@ func (w *writer) lines(name string, docs []any) {
 		w.err = err
 		return
 	}
-	w.err = errors.Join(encodeLines(f, docs), f.Close())
+	w.counted[name] = len(docs)
+	if err := errors.Join(encodeLines(f, docs), f.Close()); err != nil {
+		w.err = fmt.Errorf("%s: %w", name, err)
+	}
 }
 
 func encodeLines(out io.Writer, docs []any) error {

@@ -24,10 +24,24 @@ next of the group goes upstream and wins.`,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("users")
 			return append(always(), eachSeat(check.Exactly(2)), sqlCheck("L-I8", "no_seat_lost.sql"),
-				oneWinner(map[string]int{"burst": n - 1}),
+				oneWinner(map[string]int{"burst": n - 1}), firstIsTold(),
 				states("states", "the rejected one failed as such, the next one won", map[string]int{"FAILED_AUTH": 1, "SUCCEEDED": 1, "FAILED_RACE": n - 2}))
 		},
 	}, nil)
+}
+
+// firstIsTold: the one whose credential was rejected hears so.
+func firstIsTold() harness.Check {
+	return check.Tally(check.TallyRule{
+		ID: "answers.first", Doc: "the one with the rejected credential is told 403", Rule: "scenarios/library/credentials.go",
+		Group: func(op harness.Operation) string {
+			if op.Kind == "confirm" && op.Burst == "" {
+				return "first"
+			}
+			return ""
+		},
+		Want: func(harness.Record) map[string]map[string]int { return map[string]map[string]int{"first": {"403": 1}} },
+	})
 }
 
 func driveRejected(ctx context.Context, env harness.Env) error {
@@ -67,7 +81,13 @@ func driveRejected(ctx context.Context, env harness.Env) error {
 	close(letGo)
 	op := <-led
 	err = errors.Join(err, <-done)
-	env.Witness("first_was_rejected", http.StatusForbidden, float64(op.Status), "what the student with the rejected credential was answered")
+	rejected := 0
+	for _, c := range env.Upstream("pyxis").Calls() {
+		if c.Method == "POST" && c.Path == "/reserve" && c.Status == http.StatusUnauthorized {
+			rejected++
+		}
+	}
+	env.Witness("rejected_by_upstream", 1, float64(rejected), fmt.Sprintf("reserve calls answered 401; the student was told %d", op.Status))
 	return err
 }
 

@@ -21,6 +21,9 @@ func manySeats() harness.Scenario {
 		Params:   commonParams(seats),
 		Topology: func(p harness.Params) harness.Topology { return topology(p, nil) },
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
+			if p.Int("users") < p.Int("seats") {
+				return nil, fmt.Errorf("users=%d: want at least as many as seats=%d, so that each seat is wanted", p.Int("users"), p.Int("seats"))
+			}
 			return choices{Seats: seatNames(rng, p.Int("seats")), Orders: [][]int{rng.Perm(p.Int("users"))}}, nil
 		},
 		Drive: func(ctx context.Context, env harness.Env) error {

@@ -112,6 +112,9 @@ func eachSeat(b check.Bounds) harness.Check {
 			if err := rec.Plan.Decode(&c); err != nil {
 				panic(err) // reported as checker-error
 			}
+			if len(c.Seats) == 0 {
+				panic("the plan names no seat") // so is this
+			}
 			want := map[string]check.Bounds{}
 			for _, s := range c.Seats {
 				want[s] = b

@@ -200,10 +200,13 @@ func everyAnswer() harness.Check {
 	const doc = "every client of the burst is answered: 201, 202, 409, or 503 with Retry-After"
 	return check.Func(check.Rule{ID: "answers", Doc: doc, Rule: "scenarios/library/replicas.go", Judge: func(rec harness.Record) harness.Verdict {
 		var wrong []harness.Evidence
+		lost := 0
 		ops := rec.History.OfKind("confirm")
 		for _, op := range ops {
 			fine := op.Status == 201 || op.Status == 202 || op.Status == 409 || (op.Status == 503 && op.Header["Retry-After"] != "")
-			if !fine {
+			if op.Status == 0 && (op.Sent == 0 || len(rec.Trouble) > 0) {
+				lost++ // by us, or in a run that was cut short
+			} else if !fine {
 				wrong = append(wrong, harness.Evidence{Text: check.Line(op) + " " + op.Err, Ops: []string{op.ID}})
 			}
 		}
@@ -212,6 +215,8 @@ func everyAnswer() harness.Check {
 			return harness.Undecided(harness.ReasonUndelivered, "nobody confirmed")
 		case len(wrong) > 0:
 			return harness.Violated(wrong[:min(5, len(wrong))], "%d of %d clients were not answered as they should", len(wrong), len(ops))
+		case lost > 0:
+			return harness.Undecided(harness.ReasonUndelivered, "%d of %d confirmations were not sent, or given up", lost, len(ops))
 		}
 		return harness.Passed("%s: %d", doc, len(ops))
 	}})

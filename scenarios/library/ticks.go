@@ -26,8 +26,13 @@ see the later waves; the suppression across ticks must close them without anothe
 		Topology: func(p harness.Params) harness.Topology {
 			return topology(p, map[string]string{"LIBRARY_WAKE": "tick", "LIBRARY_TICK": p.Text("tick")})
 		},
-		Choose: func(rng *rand.Rand, _ harness.Params) (any, error) { return choices{Seats: seatNames(rng, 1)}, nil },
-		Drive:  driveTicks, Settle: settle, Tables: tables, Outcomes: intentStates, Latency: "confirm",
+		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
+			if p.Int("users") < p.Int("waves") {
+				return nil, fmt.Errorf("users=%d: want at least as many as waves=%d, so that no wave is empty", p.Int("users"), p.Int("waves"))
+			}
+			return choices{Seats: seatNames(rng, 1)}, nil
+		},
+		Drive: driveTicks, Settle: settle, Tables: tables, Outcomes: intentStates, Latency: "confirm",
 		Checks: func(p harness.Params) []harness.Check {
 			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"),
 				states("states", "one winner, everybody else lost the race", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": p.Int("users") - 1}))
@@ -66,17 +71,20 @@ func driveTicks(ctx context.Context, env harness.Env) error {
 	errs := make([]error, len(waves))
 	var first sync.WaitGroup
 	first.Go(func() { _, _, errs[0] = release(ctx, env, waveName(0), waves[0], actions[0]) })
-	overlapped := 0.0
 	select {
 	case <-inFlight:
-		overlapped = 1
 	case <-time.After(10 * time.Second):
 		errs[1] = errors.New("the first wave's reserve call did not come within 10 s")
 	case <-ctx.Done():
 		errs[1] = context.Cause(ctx)
 	}
+	overlapped := 0.0
 	for i := 1; i < len(waves) && errors.Join(errs...) == nil; i++ {
-		_, _, errs[i] = release(ctx, env, waveName(i), waves[i], actions[i])
+		var report harness.BurstReport
+		report, _, errs[i] = release(ctx, env, waveName(i), waves[i], actions[i])
+		if i == 1 && errs[i] == nil && unanswered(env, report.Released) {
+			overlapped = 1
+		}
 		if i == 1 {
 			first.Wait()
 		}
@@ -85,6 +93,16 @@ func driveTicks(ctx context.Context, env harness.Env) error {
 	env.Witness("wave_during_call", 1, overlapped, "a wave released while the first reserve call was unanswered")
 	env.Witness("waves", 2, float64(len(waves)), "bursts on the seat, in different ticks")
 	return errors.Join(errs...)
+}
+
+// unanswered says whether the first reserve call was on its way at the instant.
+func unanswered(env harness.Env, at time.Duration) bool {
+	for _, c := range env.Upstream("pyxis").Calls() {
+		if c.Method == "POST" && c.Path == "/reserve" {
+			return c.Received < at && (c.Answered == 0 || at < c.Answered)
+		}
+	}
+	return false
 }
 
 func waveName(i int) string { return fmt.Sprintf("wave-%d", i+1) }
