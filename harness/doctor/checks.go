@@ -13,25 +13,33 @@ import (
 const fixCommand = "overbook doctor --fix"
 
 // Checks gives the checks of this machine for these options: needed parts
-// first. A part that is given by URL is asked at its URL.
+// first. A part that is given by URL is asked at its URL; one that is missing
+// here is fine when Docker has its image.
 func Checks(o provision.Options) []Check {
 	cache, err := cacheDir(o)
-	return []Check{
-		cacheCheck(cache, err),
-		javaCheck(),
-		jarCheck(cache),
-		archiveCheck(cache),
-		postgresCheck(),
-		postgresUserCheck(),
-		redisCheck(),
-		dockerCheck(),
-		coresCheck(),
-		memoryCheck(),
-		filesCheck(),
-		portsCheck(),
-		ringCheck(),
-		goCheck(),
+	checks := []Check{cacheCheck(cache, err)}
+	checks = append(checks, wiremockChecks(o, cache)...)
+	if o.PostgresURL != "" {
+		given := provision.Options{PostgresURL: o.PostgresURL, Need: provision.Need{Postgres: true}}
+		checks = append(checks, givenCheck("PostgreSQL", given))
+	} else {
+		checks = append(checks, orDocker(o, "postgres", postgresCheck()), postgresUserCheck())
 	}
+	if o.RedisURL != "" {
+		given := provision.Options{RedisURL: o.RedisURL, Need: provision.Need{Redis: true}}
+		checks = append(checks, givenCheck("Redis", given))
+	} else {
+		checks = append(checks, orDocker(o, "redis", redisCheck()))
+	}
+	return append(checks, filesCheck(), portsCheck(), dockerCheck(), coresCheck(), memoryCheck(), ringCheck(), goCheck())
+}
+
+func wiremockChecks(o provision.Options, cache string) []Check {
+	if o.WireMockURL != "" {
+		given := provision.Options{WireMockURL: o.WireMockURL, Need: provision.Need{WireMock: true}}
+		return []Check{givenCheck("WireMock", given)}
+	}
+	return []Check{orDocker(o, "wiremock", javaCheck()), orDocker(o, "wiremock", jarCheck(cache)), archiveCheck(cache)}
 }
 
 func cacheDir(o provision.Options) (string, error) {

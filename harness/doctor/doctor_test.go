@@ -107,7 +107,7 @@ func TestInterruptedChecksAreNotHealthy(t *testing.T) {
 
 func TestEveryCheckHasAFixForAPerson(t *testing.T) {
 	names := map[string]bool{}
-	for _, c := range doctor.Checks(provision.Options{CacheDir: t.TempDir()}) {
+	for _, c := range doctor.Checks(provision.Options{Prefer: "local", CacheDir: t.TempDir()}) {
 		if c.Name == "" || c.Run == nil || c.FixText == "" || names[c.Name] {
 			t.Errorf("check %q: no name, no question, no fix or twice", c.Name)
 		}
@@ -133,7 +133,7 @@ func find(t *testing.T, o provision.Options, name string) doctor.Finding {
 
 func TestDamagedJarIsFound(t *testing.T) {
 	cache := t.TempDir()
-	o := provision.Options{CacheDir: cache}
+	o := provision.Options{Prefer: "local", CacheDir: cache}
 	if f := find(t, o, "WireMock jar"); f.State != doctor.Missing || !strings.Contains(f.Detail, "no WireMock jar") {
 		t.Errorf("without a jar: %+v", f)
 	}
@@ -147,13 +147,13 @@ func TestDamagedJarIsFound(t *testing.T) {
 
 func TestCacheDirectoryIsNotMadeByLooking(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "yet")
-	if f := find(t, provision.Options{CacheDir: dir}, "cache directory"); f.State != doctor.Fine {
+	if f := find(t, provision.Options{Prefer: "local", CacheDir: dir}, "cache directory"); f.State != doctor.Fine {
 		t.Errorf("a cache that can be made: %+v", f)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("looking made it: %v", err)
 	}
-	if f := find(t, provision.Options{CacheDir: "/dev/null/cache"}, "cache directory"); f.State != doctor.Missing {
+	if f := find(t, provision.Options{Prefer: "local", CacheDir: "/dev/null/cache"}, "cache directory"); f.State != doctor.Missing {
 		t.Errorf("a cache that cannot be made: %+v", f)
 	}
 }
@@ -170,7 +170,7 @@ func TestOldJavaIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Setenv("OVERBOOK_JAVA", java)
-		if f := find(t, provision.Options{CacheDir: t.TempDir()}, "Java"); f.State != state {
+		if f := find(t, provision.Options{Prefer: "local", CacheDir: t.TempDir()}, "Java"); f.State != state {
 			t.Errorf("%s: %+v", line, f)
 		}
 	}
@@ -180,8 +180,22 @@ func TestNothingInPathIsFoundMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv("JAVA_HOME", "")
 	for name, state := range map[string]doctor.State{"Java": doctor.Missing, "Redis": doctor.Missing, "Go toolchain": doctor.Warning} {
-		if f := find(t, provision.Options{CacheDir: t.TempDir()}, name); f.State != state || f.Detail == "" {
+		if f := find(t, provision.Options{Prefer: "local", CacheDir: t.TempDir()}, name); f.State != state || f.Detail == "" {
 			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+func TestPartsGivenByURLAreAskedThere(t *testing.T) {
+	o := provision.Options{CacheDir: t.TempDir(), PostgresURL: "postgres://127.0.0.1:1/postgres", WireMockURL: "http://127.0.0.1:1", RedisURL: "redis://127.0.0.1:1"}
+	for _, name := range []string{"PostgreSQL", "WireMock", "Redis"} {
+		if f := find(t, o, name); f.State != doctor.Missing || !strings.Contains(f.Detail, "127.0.0.1:1") {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+	for _, c := range doctor.Checks(o) {
+		if c.Name == "Java" || c.Name == "WireMock jar" {
+			t.Errorf("%s is not needed for a WireMock that is given", c.Name)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"syscall"
 )
@@ -18,5 +19,5 @@ func attributes(s Spec) *syscall.SysProcAttr {
 func awaitExit(int) {}
 
 func living(string) ([]Leftover, error) {
-	return nil, errors.New("look for processes left over: not possible on " + runtime.GOOS)
+	return nil, fmt.Errorf("look for processes left over: %w on %s", errors.ErrUnsupported, runtime.GOOS)
 }

@@ -19,6 +19,11 @@ func (p *Process) Signal(sig syscall.Signal) error {
 		return fmt.Errorf("signal %s: %w", p.spec.Name, ErrExited)
 	}
 	p.spec.OnEvent("signal", fmt.Sprintf("%s gets %s", p.spec.Name, unix.SignalName(sig)))
+	return p.send(sig)
+}
+
+// send needs the lock, and a process that is not reaped.
+func (p *Process) send(sig syscall.Signal) error {
 	if err := syscall.Kill(-p.PID(), sig); err != nil {
 		return fmt.Errorf("signal %s: %w", p.spec.Name, err)
 	}
@@ -30,11 +35,10 @@ func (p *Process) Signal(sig syscall.Signal) error {
 // ends. It returns when the process is gone; an error says that it had to be
 // killed. Stopping what has ended already is fine.
 func (p *Process) Stop(ctx context.Context) error {
-	for _, sig := range []syscall.Signal{p.spec.StopSignal, syscall.SIGCONT} {
-		if err := p.Signal(sig); err != nil && !errors.Is(err, ErrExited) && !errors.Is(err, syscall.ESRCH) {
-			return errors.Join(err, p.Kill())
-		}
+	if err := p.Signal(p.spec.StopSignal); err != nil && !isGone(err) {
+		return errors.Join(err, p.Kill())
 	}
+	p.wake()
 	grace := time.NewTimer(p.spec.StopGrace)
 	defer grace.Stop()
 	why := ""
@@ -52,7 +56,7 @@ func (p *Process) Stop(ctx context.Context) error {
 // Kill sends SIGKILL to the group and returns when the process is gone. A
 // stopped process dies of it too. Killing what has ended already is fine.
 func (p *Process) Kill() error {
-	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, ErrExited) && !errors.Is(err, syscall.ESRCH) {
+	if err := p.Signal(syscall.SIGKILL); err != nil && !isGone(err) {
 		return err
 	}
 	bound := time.NewTimer(killTimeout)
@@ -62,5 +66,16 @@ func (p *Process) Kill() error {
 		return nil
 	case <-bound.C:
 		return fmt.Errorf("kill %s: process %d is still there %s after SIGKILL; look at it with ps", p.spec.Name, p.PID(), killTimeout)
+	}
+}
+
+func isGone(err error) bool { return errors.Is(err, ErrExited) || errors.Is(err, syscall.ESRCH) }
+
+// wake lets a stopped process take notice of the signal that waits for it.
+func (p *Process) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = p.send(syscall.SIGCONT)
 	}
 }

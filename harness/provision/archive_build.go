@@ -56,11 +56,12 @@ func BuildArchive(ctx context.Context, cacheDir string, progress func(string)) e
 		return nil
 	}
 	progress("making WireMock's start-up archive (once, some seconds)")
-	dir, err := os.MkdirTemp(cacheDir, "archive-")
+	work, err := newScratch(cacheDir)
 	if err != nil {
-		return &Problem{What: "write into the cache directory", Where: cacheDir, Err: err, Fix: "set OVERBOOK_CACHE to a directory you can write to"}
+		return err
 	}
-	defer os.RemoveAll(dir)
+	defer work.remove()
+	dir := work.dir
 	part := filepath.Join(dir, "wiremock.jsa")
 	if err := a.dump(ctx, dir, part); err != nil {
 		return &Problem{What: "make WireMock's start-up archive", Where: a.java, Err: err, Fix: "nothing needs it: WireMock starts without, slower"}

@@ -64,7 +64,7 @@ func TestArchiveIsBuiltUsedAndNeverUsedWhenDamaged(t *testing.T) {
 	if got := commands(t, o.MarkEnv); strings.Contains(got, path) {
 		t.Errorf("an archive cut short is used: %s", got)
 	}
-	if left, _ := filepath.Glob(filepath.Join(cache, "archive-*")); len(left) != 0 {
+	if left, _ := filepath.Glob(filepath.Join(cache, "overbook-part-*")); len(left) != 0 {
 		t.Errorf("left in the cache: %v", left)
 	}
 }

@@ -115,6 +115,9 @@ func VersionOf(ctx context.Context, path string, args ...string) (string, error)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
 	if err != nil {
 		return "", fmt.Errorf("%s %s: %w: %s", path, strings.Join(args, " "), err, line)
 	}

@@ -51,7 +51,7 @@ type container struct {
 // run starts the container and watches it. The image has to be here: nothing
 // is pulled during a run.
 func (s *dockerSession) run(ctx context.Context, r recipe) (*container, error) {
-	if err := s.haveImage(ctx, r); err != nil {
+	if err := haveImage(ctx, s.provider, r.image); err != nil {
 		return nil, err
 	}
 	options := []testcontainers.ContainerCustomizer{
@@ -87,11 +87,11 @@ func (s *dockerSession) place(h *dockercontainer.HostConfig, r recipe) {
 	h.ExtraHosts = append(h.ExtraHosts, dockerHostName+":host-gateway")
 }
 
-func (s *dockerSession) haveImage(ctx context.Context, r recipe) error {
+func haveImage(ctx context.Context, p *testcontainers.DockerProvider, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, dockerTimeout)
 	defer cancel()
-	if _, err := s.provider.Client().ImageInspect(ctx, r.image); err != nil {
-		return absent("Docker has no image %s (docker pull %s, or scripts/docker-local-images.sh)", r.image, r.image)
+	if _, err := p.Client().ImageInspect(ctx, name); err != nil {
+		return absent("Docker has no image %s (docker pull %s, or scripts/docker-local-images.sh)", name, name)
 	}
 	return nil
 }

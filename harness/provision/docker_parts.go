@@ -12,9 +12,27 @@ import (
 // dockerHostName is how a container on the bridge calls this machine.
 const dockerHostName = "host.docker.internal"
 
-// image is what a part runs in: an environment variable may name another one.
-func image(name, standard string) string {
-	return envOr("OVERBOOK_"+name+"_IMAGE", standard)
+// The images are the published ones; OVERBOOK_PG_IMAGE, OVERBOOK_WIREMOCK_IMAGE and
+// OVERBOOK_REDIS_IMAGE name others.
+func postgresImage() string { return envOr("OVERBOOK_PG_IMAGE", "postgres:17") }
+func wiremockImage() string {
+	return envOr("OVERBOOK_WIREMOCK_IMAGE", "wiremock/wiremock:"+WireMockVersion)
+}
+func redisImage() string { return envOr("OVERBOOK_REDIS_IMAGE", "redis:7") }
+
+// DockerHas says which image Docker would run a part ("postgres", "wiremock",
+// "redis") from; the error says why it could not.
+func DockerHas(ctx context.Context, part string) (detail string, err error) {
+	p, version, err := dockerProvider(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer p.Close()
+	name := map[string]string{"postgres": postgresImage(), "wiremock": wiremockImage(), "redis": redisImage()}[part]
+	if err := haveImage(ctx, p, name); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("Docker %s has the image %s", version, name), nil
 }
 
 func dockerPostgres(ctx context.Context, o Options) (*Postgres, error) {
@@ -22,7 +40,7 @@ func dockerPostgres(ctx context.Context, o Options) (*Postgres, error) {
 		return nil, err
 	}
 	r := recipe{
-		name: "PostgreSQL", image: image("PG", "postgres:17"), port: "5432/tcp",
+		name: "PostgreSQL", image: postgresImage(), port: "5432/tcp",
 		env: map[string]string{"POSTGRES_HOST_AUTH_METHOD": "trust", "POSTGRES_INITDB_ARGS": "-N --locale=C -E UTF8", "PGDATA": "/var/lib/postgresql/data"},
 		cmd: []string{"postgres", "-c", "max_connections=" + strconv.Itoa(MaxConnections), "-c", "jit=off", "-c", "max_wal_size=512MB", "-c", "timezone=UTC"},
 	}
@@ -67,7 +85,7 @@ func dockerWireMock(ctx context.Context, o Options) (*WireMock, error) {
 		return nil, err
 	}
 	r := recipe{
-		name: "WireMock", image: image("WIREMOCK", "wiremock/wiremock:"+WireMockVersion),
+		name: "WireMock", image: wiremockImage(),
 		env: map[string]string{"JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms64m -Xmx1g"},
 		cmd: append([]string{"--port", "0", "--bind-address", "127.0.0.1"}, wiremockServing...),
 	}
@@ -126,7 +144,7 @@ func dockerRedis(ctx context.Context, o Options) (*Redis, error) {
 	if err := o.docker.open(ctx); err != nil {
 		return nil, err
 	}
-	r := recipe{name: "Redis", image: image("REDIS", "redis:7"), port: "6379/tcp", cmd: []string{"redis-server", "--save", "", "--appendonly", "no"}}
+	r := recipe{name: "Redis", image: redisImage(), port: "6379/tcp", cmd: []string{"redis-server", "--save", "", "--appendonly", "no"}}
 	c, err := o.docker.run(ctx, r)
 	if err != nil {
 		return nil, err

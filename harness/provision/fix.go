@@ -31,11 +31,12 @@ func FetchWireMock(ctx context.Context, cacheDir string, progress func(string)) 
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return &Problem{What: "make the cache directory", Where: cacheDir, Err: err, Fix: "set OVERBOOK_CACHE to a directory you can write to"}
 	}
-	dir, err := os.MkdirTemp(cacheDir, "fetch-")
+	part, err := newScratch(cacheDir)
 	if err != nil {
-		return &Problem{What: "write into the cache directory", Where: cacheDir, Err: err, Fix: "set OVERBOOK_CACHE to a directory you can write to"}
+		return err
 	}
-	defer os.RemoveAll(dir)
+	defer part.remove()
+	dir := part.dir
 	jar := filepath.Join(dir, "wiremock.jar")
 	if npm, err := exec.LookPath("npm"); err == nil {
 		progress("fetching WireMock " + WireMockVersion + " with npm (18 MB)")

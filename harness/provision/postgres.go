@@ -45,7 +45,7 @@ func upPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	if o.PostgresURL != "" {
 		return givenPostgres(ctx, o)
 	}
-	return choose(o, "PostgreSQL",
+	return choose(o,
 		func() (*Postgres, error) { return localPostgres(ctx, o) },
 		func() (*Postgres, error) { return dockerPostgres(ctx, o) },
 		func(why string) error {

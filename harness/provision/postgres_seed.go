@@ -105,15 +105,15 @@ func (s seed) store(data string) (err error) {
 	if err := os.MkdirAll(s.cache, 0o755); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(s.cache, "postgres-*.part")
+	part, err := newScratch(s.cache)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(f.Name()))
-		}
-	}()
+	defer func() { err = errors.Join(err, part.remove()) }()
+	f, err := os.Create(filepath.Join(part.dir, "seed"))
+	if err != nil {
+		return err
+	}
 	sum := sha256.New()
 	w := tar.NewWriter(io.MultiWriter(f, sum))
 	if err := errors.Join(w.AddFS(os.DirFS(data)), w.Close()); err != nil {

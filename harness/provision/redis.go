@@ -32,7 +32,7 @@ func upRedis(ctx context.Context, o Options) (*Redis, error) {
 	if o.RedisURL != "" {
 		return givenRedis(ctx, o)
 	}
-	return choose(o, "Redis",
+	return choose(o,
 		func() (*Redis, error) { return localRedis(ctx, o) },
 		func() (*Redis, error) { return dockerRedis(ctx, o) },
 		func(why string) error {

@@ -31,7 +31,7 @@ func newScratch(base string) (*scratch, error) {
 	sweepScratch(base)
 	dir, err := os.MkdirTemp(base, scratchPrefix)
 	if err != nil {
-		return nil, &Problem{What: "make a temporary directory", Where: base, Err: err, Fix: "make room there, or set TMPDIR to a directory you can write to"}
+		return nil, &Problem{What: "make a temporary directory", Where: base, Err: err, Fix: "make room there, or name another place by TMPDIR (by OVERBOOK_CACHE for the cache)"}
 	}
 	lock, err := os.Create(filepath.Join(dir, scratchLock))
 	if err == nil {

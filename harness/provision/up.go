@@ -109,7 +109,7 @@ var errCalledOff = errors.New("called off because another part did not come up")
 func withoutCalledOff(errs []error) []error {
 	var causes []error
 	for _, err := range errs {
-		if err != nil && !errors.Is(err, errCalledOff) {
+		if err != nil && !errors.Is(err, errCalledOff) && !errors.Is(err, context.Canceled) {
 			causes = append(causes, err)
 		}
 	}
@@ -196,7 +196,7 @@ func childEnv(o Options, extra ...string) []string {
 
 // choose runs the ways of getting a part in the order of preference. A way
 // that is not available says so with an error that wraps errAbsent.
-func choose[T any](o Options, what string, local, docker func() (T, error), missing func(why string) error) (T, error) {
+func choose[T any](o Options, local, docker func() (T, error), missing func(why string) error) (T, error) {
 	var reasons []string
 	for _, way := range []struct {
 		name string
@@ -209,11 +209,10 @@ func choose[T any](o Options, what string, local, docker func() (T, error), miss
 		if err == nil {
 			return part, nil
 		}
-		var absent *absentError
-		if !errors.As(err, &absent) {
+		if !IsAbsent(err) {
 			return part, err
 		}
-		reasons = append(reasons, absent.why)
+		reasons = append(reasons, err.Error())
 	}
 	var none T
 	return none, missing(strings.Join(reasons, "; "))
@@ -224,6 +223,13 @@ func choose[T any](o Options, what string, local, docker func() (T, error), miss
 type absentError struct{ why string }
 
 func (e *absentError) Error() string { return e.why }
+
+// IsAbsent reports whether the error says that a part is not here at all, so
+// that it is looked for elsewhere. A part that is here and broken is not absent.
+func IsAbsent(err error) bool {
+	var absent *absentError
+	return errors.As(err, &absent)
+}
 
 func absent(format string, args ...any) error { return &absentError{why: fmt.Sprintf(format, args...)} }
 

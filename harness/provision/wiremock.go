@@ -36,7 +36,7 @@ func upWireMock(ctx context.Context, o Options) (*WireMock, error) {
 	if o.WireMockURL != "" {
 		return givenWireMock(ctx, o)
 	}
-	return choose(o, "WireMock",
+	return choose(o,
 		func() (*WireMock, error) { return localWireMock(ctx, o) },
 		func() (*WireMock, error) { return dockerWireMock(ctx, o) },
 		func(why string) error {
