@@ -57,6 +57,8 @@ func New(cfg Config) (*Locker, error) {
 		return nil, fmt.Errorf("read the Redis URL: %w", err)
 	}
 	opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout = callTimeout, callTimeout, callTimeout
+	opt.DialerRetries = 1
+	silence()
 	opt.MaxRetries, opt.ContextTimeoutEnabled, opt.DisableIdentity = -1, true, true
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClient(opt)
@@ -122,3 +124,13 @@ func (l *Locker) failed(ctx context.Context, err error) {
 		l.cfg.Log.Warn("seat lock: Redis gives none, going on without", "error", err)
 	}
 }
+
+// silence keeps the Redis client, whose logger is one for the process, from
+// writing to standard error: its failures come back to us as errors.
+var silence = sync.OnceFunc(func() { redis.SetLogger(silent{}) })
+
+// silent is a logger that the Redis client may talk to.
+type silent struct{}
+
+// Printf drops the line.
+func (silent) Printf(context.Context, string, ...any) {}

@@ -9,7 +9,6 @@ import (
 	"github.com/sony/gobreaker/v2"
 
 	"github.com/overbook/overbook/sut/clock"
-	"github.com/overbook/overbook/sut/lease"
 )
 
 // serverFault is a 5xx answer, a failure to the breaker but an answer to us.
@@ -17,9 +16,15 @@ type serverFault int
 
 func (s serverFault) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
+// guardError is our own guard's objection to making a call.
+type guardError struct{ why error }
+
+func (g *guardError) Error() string { return "call not made: " + g.why.Error() }
+func (g *guardError) Unwrap() error { return g.why }
+
 // newBreaker opens after consecutive failures: no answer, or 5xx. A 4xx is an
 // ordinary answer of a healthy system. What says nothing about pyxis at all
-// (our caller gave up, our own lease guard said no) is not counted.
+// (our caller gave up, our own guard said no) is not counted.
 func newBreaker(cfg Config) *gobreaker.CircuitBreaker[answer] {
 	return gobreaker.NewCircuitBreaker[answer](gobreaker.Settings{
 		Name:        "pyxis",
@@ -27,8 +32,8 @@ func newBreaker(cfg Config) *gobreaker.CircuitBreaker[answer] {
 		Timeout:     cfg.BreakerOpen,
 		ReadyToTrip: func(n gobreaker.Counts) bool { return int(n.ConsecutiveFailures) >= cfg.BreakerFailures },
 		IsExcluded: func(err error) bool {
-			expired := (*lease.ExpiredError)(nil)
-			return errors.Is(err, context.Canceled) || errors.As(err, &expired)
+			own := (*guardError)(nil)
+			return errors.Is(err, context.Canceled) || errors.As(err, &own)
 		},
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			if cfg.OnBreaker != nil {

@@ -215,6 +215,11 @@ func (c *Client) exchange(ctx context.Context, who Caller, k call) (answer, erro
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		if k.watch != nil {
+			if _, _, refused := k.watch.seal(); refused != nil { // the transport does not hand our error on
+				err = &guardError{refused}
+			}
+		}
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // read to its end or given up; nothing to do about an error

@@ -1,0 +1,194 @@
+package sut_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/overbook/overbook/sut"
+	"github.com/overbook/overbook/sut/internal/pgtest"
+)
+
+var cluster *pgtest.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(pgtest.Main(m, func(c *pgtest.Cluster) { cluster = c }))
+}
+
+func TestBadConfiguration(t *testing.T) {
+	good := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x", "PYXIS_URL=http://127.0.0.1:1"}
+	tests := []struct {
+		name string
+		args []string
+		env  []string
+		says []string
+	}{
+		{"nothing", nil, nil, []string{"--design"}},
+		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library"}},
+		{"no design name", []string{"--design"}, good, []string{"--design library"}},
+		{"unknown argument", []string{"--fast"}, good, []string{`"--fast"`, "--help"}},
+		{"required ones", []string{"--design", "library"}, nil, []string{`DATABASE_URL=""`, `PYXIS_URL=""`, "e.g. PYXIS_URL=http://"}},
+		{"every bad one is named", []string{"--design=library"}, append(good, "POOL_SIZE=3", "LIBRARY_PATH=sideways", "LIBRARY_TICK=fast", "TEST_MODE=maybe", "LISTEN=8080", "LIBRARY_WAKE=often"),
+			[]string{`POOL_SIZE="3"`, "from 4 to 500", `LIBRARY_PATH="sideways"`, "direct or intent", `LIBRARY_TICK="fast"`, "e.g. LIBRARY_TICK=250ms", `TEST_MODE="maybe"`, `LISTEN="8080"`, "commit or tick"}},
+		{"lease too short", []string{"--design", "library"}, append(good, "LIBRARY_LEASE=5s"), []string{"LIBRARY_LEASE", "LIBRARY_UPSTREAM_TIMEOUT", "TEST_MODE"}},
+		{"migrate without a database", []string{"migrate", "--design", "library"}, nil, []string{`DATABASE_URL=""`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if code := sut.Run(t.Context(), tt.args, tt.env, &stdout, &stderr); code != 4 {
+				t.Errorf("exit code %d, want 4", code)
+			}
+			for _, s := range tt.says {
+				if !strings.Contains(stderr.String(), s) {
+					t.Errorf("does not say %q:\n%s", s, &stderr)
+				}
+			}
+			if stdout.Len() != 0 {
+				t.Errorf("standard output has %q", &stdout)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := sut.Run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	for _, s := range []string{"DATABASE_URL", "LIBRARY_BREAKER_PROBES", "migrate"} {
+		if !strings.Contains(stdout.String(), s) {
+			t.Errorf("help does not mention %s", s)
+		}
+	}
+}
+
+// A server is a Run in the background.
+type server struct {
+	url    string // "" when it ended before it was ready
+	code   chan int
+	stderr *bytes.Buffer
+}
+
+func start(t *testing.T, ctx context.Context, env ...string) *server { //nolint:revive // the context is the server's life
+	t.Helper()
+	url := cluster.Database(t)
+	env = append([]string{"DATABASE_URL=" + url, "POOL_SIZE=6"}, env...)
+	var stderr bytes.Buffer
+	if code := sut.Run(t.Context(), []string{"migrate", "--design", "library"}, env, io.Discard, &stderr); code != 0 {
+		t.Fatalf("migrate: exit code %d\n%s", code, &stderr)
+	}
+	s := &server{code: make(chan int, 1), stderr: &bytes.Buffer{}}
+	out, in := io.Pipe()
+	go func() {
+		s.code <- sut.Run(ctx, []string{"--design", "library"}, env, in, s.stderr)
+		_ = in.Close()
+	}()
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	s.url = strings.TrimPrefix(strings.TrimSpace(line), "listening on ")
+	return s
+}
+
+func (s *server) ended(t *testing.T) int {
+	t.Helper()
+	select {
+	case code := <-s.code:
+		return code
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server does not end")
+		return -1
+	}
+}
+
+func TestServesAndStops(t *testing.T) {
+	for _, how := range []string{"context", "signal"} {
+		t.Run(how, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := start(t, ctx, "PYXIS_URL=http://127.0.0.1:1")
+			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/healthz", nil)
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("healthz %d", resp.StatusCode)
+			}
+			if how == "context" {
+				cancel()
+			} else if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if code := s.ended(t); code != 0 {
+				t.Errorf("exit code %d, want 0\n%s", code, s.stderr)
+			}
+		})
+	}
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	arrived, hold := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	pyxis := http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		once.Do(func() { close(arrived) })
+		<-hold
+	}), ReadHeaderTimeout: time.Minute}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = pyxis.Serve(l) }()
+	defer func() { close(hold); _ = pyxis.Close() }()
+	s := start(t, t.Context(), "PYXIS_URL=http://"+l.Addr().String(), "SHUTDOWN_GRACE=25s", "LIBRARY_UPSTREAM_TIMEOUT=20s", "LIBRARY_LEASE=21s")
+	get, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/library/seats", nil)
+	get.Header.Set("Authorization", "Bearer student-1")
+	go func() {
+		if resp, err := http.DefaultClient.Do(get); err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-arrived
+	for range 2 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // two signals at once are one
+	}
+	began := time.Now()
+	if code := s.ended(t); code != 1 || time.Since(began) > 10*time.Second {
+		t.Errorf("exit code %d after %v, want 1 at once", code, time.Since(began))
+	}
+}
+
+func TestPortTaken(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	s := start(t, t.Context(), "PYXIS_URL=http://127.0.0.1:1", fmt.Sprintf("LISTEN=%s", l.Addr()))
+	if code := s.ended(t); code != 1 || s.url != "" || !strings.Contains(s.stderr.String(), "LISTEN") {
+		t.Errorf("exit code %d, ready line %q, log:\n%s", code, s.url, s.stderr)
+	}
+}
+
+func TestDatabaseRefused(t *testing.T) {
+	var stderr bytes.Buffer
+	env := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x?connect_timeout=2", "PYXIS_URL=http://127.0.0.1:1"}
+	for _, args := range [][]string{{"--design", "library"}, {"migrate", "--design", "library"}} {
+		if code := sut.Run(t.Context(), args, env, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "database") {
+			t.Errorf("%v: exit code %d, log:\n%s", args, code, &stderr)
+		}
+	}
+}
