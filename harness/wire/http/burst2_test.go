@@ -3,13 +3,17 @@
 package wirehttp
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/http2"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/load"
@@ -197,3 +201,108 @@ func TestH2EarlyAnswer(t *testing.T) {
 	}
 	t.Fatal("no early answer was noticed in 20 bursts")
 }
+
+// TestGoAwayEndsWhatItNames: the server's word that it will not act on a
+// stream is not evidence, so such a request ends as info; the others go on.
+func TestGoAwayEndsWhatItNames(t *testing.T) {
+	l := &line{cn: &conn{sock: nowhere{}}, waits: true}
+	p := newProto2(l)
+	for i := range 3 {
+		ra := &racer{req: requests(3, nil)[i], exposed: true}
+		l.racers = append(l.racers, ra)
+		p.streams = append(p.streams, &stream{id: uint32(2*i + 1), ra: ra, length: -1})
+	}
+	p.released = true
+	var b bytes.Buffer
+	w := http2.NewFramer(&b, nil)
+	_ = w.WriteGoAway(1, http2.ErrCodeNo, nil)
+	_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x88}, EndHeaders: true, EndStream: true})
+	p.feed(b.Bytes(), 7)
+	want := []harness.Outcome{harness.OK, harness.Info, harness.Info}
+	for i, ra := range l.racers {
+		op := ra.operation()
+		if op.Outcome != want[i] || ra.ended != 7 || (i > 0 && load.ClassOf(op.Err) != load.ClassReset) {
+			t.Errorf("stream %d: %+v", 2*i+1, op)
+		}
+	}
+}
+
+// TestH2ConnectionKilled: the server dies under all streams at once.
+func TestH2ConnectionKilled(t *testing.T) {
+	const n = 10
+	var once sync.Once
+	hold := make(chan struct{})
+	var w *witness
+	w = newWitness(t, func(http.ResponseWriter, *http.Request) {
+		once.Do(w.CloseClientConnections)
+		<-hold
+	})
+	speakH2C(w.Server, 100)
+	w.Start()
+	defer close(hold)
+	rep, ops, err := w.client().Burst(t.Context(), same(w.URL, n), harness.Burst{Technique: harness.H2SinglePacket, Requests: requests(n, nil)})
+	if err != nil || rep.Sent != n || rep.Answered != 0 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	for _, op := range ops {
+		if c := load.ClassOf(op.Err); op.Outcome != harness.Info || (c != load.ClassReset && c != load.ClassClosed) {
+			t.Fatalf("%+v", op)
+		}
+	}
+}
+
+// FuzzFrames: whatever a server sends before and after the release, nothing
+// panics, and an answer that is taken for whole is within bounds.
+func FuzzFrames(f *testing.F) {
+	frames := func(write func(*http2.Framer)) []byte {
+		var b bytes.Buffer
+		write(http2.NewFramer(&b, nil))
+		return b.Bytes()
+	}
+	ok := []byte{0x88} // :status 200, indexed
+	f.Add(frames(func(w *http2.Framer) {
+		_ = w.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: 100}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
+		_ = w.WriteSettingsAck()
+		_ = w.WritePing(true, [8]byte{})
+	}), frames(func(w *http2.Framer) {
+		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: ok, EndHeaders: true})
+		_ = w.WriteData(1, true, []byte("body"))
+		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: ok})
+		_ = w.WriteContinuation(3, true, ok)
+	}))
+	f.Add([]byte{}, frames(func(w *http2.Framer) {
+		_ = w.WriteRSTStream(1, http2.ErrCodeCancel)
+		_ = w.WriteGoAway(1, http2.ErrCodeNo, nil)
+		_ = w.WriteWindowUpdate(3, 1<<30)
+	}))
+	f.Add([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), []byte{0, 0, 0, 5, 0, 0, 0, 0, 2})
+	f.Fuzz(func(t *testing.T, before, after []byte) {
+		l := &line{cn: &conn{sock: nowhere{}}, waits: true}
+		p := newProto2(l)
+		for i := range 3 {
+			ra := &racer{req: requests(3, nil)[i]}
+			l.racers = append(l.racers, ra)
+			p.streams = append(p.streams, &stream{id: uint32(2*i + 1), ra: ra, length: -1})
+		}
+		if n, _ := p.early(before); n < 0 || n > len(before) {
+			t.Errorf("%d early answers in %d bytes", n, len(before))
+		}
+		p.feed(after, 1)
+		p.end(io.EOF, 2)
+		for i, ra := range l.racers {
+			if ra.ended == 0 || ra.answered == (ra.err != nil) {
+				t.Errorf("racer %d: ended %v, answered %v, error %v", i, ra.ended, ra.answered, ra.err)
+			}
+			if ra.answered && (ra.op.Status < 200 || ra.op.Status > 599 || len(ra.op.Output) > outputCap) {
+				t.Errorf("racer %d: %+v", i, ra.op)
+			}
+		}
+	})
+}
+
+// nowhere is a socket with nothing behind it.
+type nowhere struct{}
+
+func (nowhere) Read([]byte) (int, error)    { return 0, errWouldBlock }
+func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (nowhere) Close() error                { return nil }

@@ -24,14 +24,19 @@
 //
 // # Stamps
 //
-// Intended is the instant before the release. Sent is the instant by which
-// the held part was in the kernel: for one thread, after that connection's
-// own write; for io_uring and for HTTP/2, where one system call carries all
-// of them, after that call, so that it is an upper bound for each. Spread is
-// the first to the last hand-over, from before the first to after the last
-// system call: also an upper bound. Answered is when the last byte was read.
-// MaxInFlight counts a request only from its Sent to its end and leaves out
-// those whose answers were there when the release returned: a lower bound.
+// Intended is the instant before the release. Sent is when the held part left
+// our kernel, by the kernel's own time stamp. Where there is none (part of it
+// had to wait for room, or the kernel does not stamp) it is the instant after
+// the system call that took it, an upper bound: with io_uring one call takes
+// all of them. Spread is from the release to the last Sent. Answered is when
+// the last byte was read.
+//
+// MaxInFlight counts a request from its Sent until its answer reached our
+// kernel. With HTTP/2 the kernel cannot tell the answers of one connection
+// apart: a look at the connection right after the last frames, in the same
+// io_uring submission where there is one, shows whether anything was answered
+// by then. Requests of which it cannot be told are left out, so that the
+// figure is never too great.
 //
 // # Outcomes
 //
