@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -40,9 +41,7 @@ baseline and does not promise otherwise. The verdict is about the intent path's 
 	}
 	f.add(c)
 	c.Flags().IntVar(&rounds, "rounds", 10, "bursts of each path, each on a seat of its own")
-	for _, name := range []string{"repeat", "tag", "junit", "html", "github", "mutant"} {
-		_ = c.Flags().MarkHidden(name)
-	}
+	without(c, "it compares two paths and has its own table", "repeat", "tag", "junit", "html", "github", "verbose")
 	return c
 }
 
@@ -57,6 +56,11 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 	seed, set, err := f.plan.parsed()
 	if err != nil {
 		return err
+	}
+	for _, name := range []string{"path", "rounds"} {
+		if _, ok := set[name]; ok {
+			return usage(fmt.Errorf("--set %s: amplify sets that itself", name), "both paths are run; --rounds says how often")
+		}
 	}
 	base, err := a.scenario("library/one-seat")
 	if err != nil {
@@ -78,14 +82,18 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 			todo = append(todo, batch...)
 		}
 	}
-	fmt.Fprintf(a.err, "seed %s, %d rounds of each path\n", seed, rounds)
-	f.quiet = true
-	suite, records, err := a.conduct(ctx, f, seed, todo)
+	files, err := f.open()
 	if err != nil {
 		return err
 	}
-	table := a.amplification(suite, records, rounds)
-	return a.amplified(f, suite, table)
+	defer files.close()
+	fmt.Fprintf(a.err, "seed %s, %s of each path\n", seed, plural(rounds, "round"))
+	f.quiet = true
+	out, err := a.conduct(ctx, f, seed, todo)
+	if err != nil {
+		return err
+	}
+	return a.conclude(f, out, a.amplified(f, files, out.suite, a.amplification(out.suite, out.records, rounds)))
 }
 
 // amplifyWindow is the upstream's check-then-act window in the comparison.
@@ -199,28 +207,20 @@ func summarisePath(p *reports.AmplifyPath, times [][]time.Duration) {
 }
 
 // amplified prints the table, or the document, and what did not hold.
-func (a *app) amplified(f runFlags, s harness.Suite, t reports.Amplification) error {
+func (a *app) amplified(f runFlags, o outFiles, s harness.Suite, t reports.Amplification) error {
 	var err error
 	if f.json {
 		err = reports.AmplifyJSON(a.out, t)
 	} else {
 		err = reports.AmplifyText(a.out, t, reports.TextOptions{Color: a.color})
 	}
-	if err == nil && f.md != "" {
-		file, openErr := outFile("markdown", f.md)
-		if openErr != nil {
-			return openErr
-		}
-		defer file.Close()
-		err = reports.AmplifyMarkdown(file, t)
-	}
-	if err != nil {
-		return environment(err, "")
+	if o.md != nil {
+		err = errors.Join(err, reports.AmplifyMarkdown(o.md, t))
 	}
 	for _, r := range s.Scenarios {
 		if r.Verdict != harness.Pass {
 			fmt.Fprintf(a.err, "%s %s (path %s): %s\n  replay  %s\n  report  %s\n", r.Verdict, r.Name, r.Params.Text("path"), r.Summary, r.Replay, r.Report)
 		}
 	}
-	return ended(codeOf(s, a.interrupted.Err() != nil, f.strict, f.allowUnknown))
+	return err
 }

@@ -60,7 +60,8 @@ func Main(a App, args []string, stdout, stderr *os.File) (code int) {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return report(stderr, root.ExecuteContext(hard))
+	err := root.ExecuteContext(hard)
+	return report(stderr, err, soft.Err() != nil)
 }
 
 // signals gives a context that the second signal ends and one that the first ends.
@@ -77,7 +78,7 @@ func signals(stderr io.Writer) (hard, soft context.Context, stop func()) {
 		case <-hard.Done():
 			return
 		}
-		fmt.Fprintln(stderr, "interrupted: healing faults, judging what there is; once more to kill everything")
+		fmt.Fprintln(stderr, "interrupted: ending in order, judging what there is; once more to end at once")
 		endSoft()
 		select {
 		case <-caught:
@@ -109,16 +110,59 @@ invariants on the rows that it stored. What was not observed is UNKNOWN, never P
 	}
 	root.AddCommand(a.demoCommand(), a.runCommand(), a.listCommand(), a.planCommand(), a.validateCommand(), a.amplifyCommand(),
 		a.checkCommand(), a.reportCommand(), a.replayCommand(), a.upCommand(), a.stubCommand(), a.sutCommand(), a.doctorCommand(), a.versionCommand())
-	for _, c := range root.Commands() {
-		c.Long = c.Long + "\n" + exitHelp
-	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	finish(root)
 	return root
+}
+
+// finish gives the command and all below it what every one of them has: the
+// exit codes in its help, examples, and errors that say which command it is.
+func finish(c *cobra.Command) {
+	if c.Long == "" {
+		c.Long = c.Short
+	}
+	c.Long += "\n" + exitHelp
+	if c.Example == "" {
+		c.Example = "  " + c.CommandPath() + map[string]string{"help": " run", "completion": " bash"}[c.Name()]
+	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%s: %w", c.CommandPath(), err), c.CommandPath()+" --help shows its flags")
+	})
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usage(fmt.Errorf("%s: %w", c.CommandPath(), err), "it is used as: "+c.UseLine())
+			}
+			return nil
+		}
+	}
+	for _, below := range c.Commands() {
+		finish(below)
+	}
+}
+
+// without takes away flags that make no sense for the command. Naming one is
+// an error: a flag must not be ignored silently.
+func without(c *cobra.Command, why string, names ...string) {
+	for _, name := range names {
+		_ = c.Flags().MarkHidden(name) // fails for an unknown name only, and then nothing is lost
+	}
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		for _, name := range names {
+			if c.Flags().Changed(name) {
+				return usage(fmt.Errorf("%s does not take --%s: %s", c.CommandPath(), name, why), "overbook run takes every flag")
+			}
+		}
+		return nil
+	}
 }
 
 // sutCommand only describes; Main hands `overbook sut` over before cobra sees it.
 func (a *app) sutCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "sut [migrate]", Short: "the reference server alone", DisableFlagParsing: true,
+		Example: "  overbook sut --help\n  DATABASE_URL=... PYXIS_URL=... overbook sut --design library",
 		RunE: func(c *cobra.Command, args []string) error {
 			return ended(a.Sut(c.Context(), args, os.Environ(), a.out, a.err))
 		},

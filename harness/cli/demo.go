@@ -21,9 +21,7 @@ Exits with 0 when the red run is red and the green run is green.`,
 		RunE: func(c *cobra.Command, _ []string) error { return a.demo(c.Context(), f) },
 	}
 	f.add(c)
-	for _, name := range []string{"repeat", "tag", "mutant", "set", "replicas", "users", "strict", "allow-unknown"} {
-		_ = c.Flags().MarkHidden(name)
-	}
+	without(c, "what it shows is fixed", "repeat", "tag", "mutant", "set", "replicas", "users", "strict", "allow-unknown")
 	return c
 }
 
@@ -54,17 +52,21 @@ func (a *app) demo(ctx context.Context, f runFlags) error {
 	defer files.close()
 	fmt.Fprintf(a.err, "seed %s; 100 people, one seat: first each request writes upstream, then a worker does\n", seed)
 	f.streamed = true
-	suite, records, err := a.conduct(ctx, f, seed, todo)
+	out, err := a.conduct(ctx, f, seed, todo)
 	if err != nil {
 		return err
 	}
-	if err := a.publish(f, files, suite, records); err != nil {
-		return environment(err, "")
+	unpublished := a.publish(f, files, out.suite, out.records)
+	if len(out.suite.Scenarios) != 2 || a.interrupted.Err() != nil || unpublished != nil || out.broken != nil {
+		return a.conclude(f, out, unpublished)
 	}
-	if len(suite.Scenarios) != 2 {
-		return ended(codeOf(suite, a.interrupted.Err() != nil, true, false))
-	}
-	red, green := suite.Scenarios[0], suite.Scenarios[1]
+	return a.compared(f, out)
+}
+
+// compared says what the two runs show. Green when it should be red is a demo
+// that came to nothing; red when it should be green is a violation.
+func (a *app) compared(f runFlags, out campaign) error {
+	red, green := out.suite.Scenarios[0], out.suite.Scenarios[1]
 	if !f.json {
 		fmt.Fprintf(a.err, "\nwithout the worker: %s. %s\n  report  %s\nwith it:            %s. %s\n  report  %s\n",
 			red.Verdict, red.Summary, red.Report, green.Verdict, green.Summary, green.Report)
@@ -72,7 +74,15 @@ func (a *app) demo(ctx context.Context, f runFlags) error {
 	if red.Verdict == harness.Failed && green.Verdict == harness.Pass {
 		return nil
 	}
-	return &codedError{ExitUnknown, "run it again; what was seen is in the reports named above",
+	out.suite.Scenarios = []harness.Result{green}
+	if red.Verdict == harness.Unknown {
+		out.suite.Scenarios = append(out.suite.Scenarios, red)
+	}
+	code := codeOf(out.suite, false, false, false)
+	if code == ExitPass {
+		code = ExitUnknown
+	}
+	return &codedError{code, "run it again; what was seen is in the reports named above",
 		fmt.Errorf("the demo wants one red and one green run, and got %s and %s", red.Verdict, green.Verdict)}
 }
 

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -78,26 +80,7 @@ under test, for poking by hand. Ctrl-C takes everything down.`,
 			if err != nil {
 				return err
 			}
-			server, err := a.server(c.Context(), f.mutant)
-			if err != nil {
-				return err
-			}
-			p := a.progress()
-			conductor, err := a.conductor(c.Context(), f, p, []harnessScenario{todo.scenario})
-			if err != nil {
-				return err
-			}
-			err = conductor.Stay(c.Context(), todo.scenario, todo.plan, server, func(list []run.Address) {
-				p.done()
-				fmt.Fprintf(a.out, "up since %s; Ctrl-C takes everything down\n", clock.Wall().Format("15:04:05"))
-				for _, x := range list {
-					fmt.Fprintf(a.out, "  %-14s %s   %s\n", x.Name, x.URL, x.Note)
-				}
-			})
-			if closeErr := conductor.Close(); err == nil {
-				err = closeErr
-			}
-			return environment(err, "")
+			return a.up(c.Context(), f, todo)
 		},
 	}
 	f.plan.add(c)
@@ -105,4 +88,26 @@ under test, for poking by hand. Ctrl-C takes everything down.`,
 	c.Flags().StringVar(&f.out, "out", defaultOut, "where the processes' logs go while it is up")
 	c.Flags().StringVar(&f.mutant, "mutant", "", "plant this bug in the reference server first")
 	return c
+}
+
+// up keeps the topology up until Ctrl-C, which is how it is meant to end.
+func (a *app) up(ctx context.Context, f runFlags, todo planned) error {
+	server, err := a.server(a.interrupted, f.mutant)
+	if err != nil {
+		return err
+	}
+	p := a.progress()
+	defer p.done()
+	conductor, err := a.conductor(f, p, []harnessScenario{todo.scenario})
+	if err != nil {
+		return err
+	}
+	err = conductor.Stay(ctx, todo.scenario, todo.plan, server, func(list []run.Address) {
+		p.done()
+		fmt.Fprintf(a.out, "up since %s; Ctrl-C takes everything down\n", clock.Wall().Format("15:04:05"))
+		for _, x := range list {
+			fmt.Fprintf(a.out, "  %-14s %s   %s\n", x.Name, x.URL, x.Note)
+		}
+	})
+	return environment(errors.Join(err, conductor.Close()), "")
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -71,14 +72,22 @@ func ended(code int) error {
 }
 
 // report prints an error and gives the exit code. Cobra's own errors are
-// about usage.
-func report(w io.Writer, err error) int {
+// about usage. What an interruption cut short is no fault of the environment.
+func report(w io.Writer, err error, interrupted bool) int {
 	if err == nil {
 		return ExitPass
 	}
 	var coded *codedError
-	if !errors.As(err, &coded) {
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &coded):
+	case errors.As(err, &file): // standard output can't be written
+		coded = &codedError{ExitEnvironment, "", err}
+	default:
 		coded = &codedError{ExitUsage, "overbook --help shows what there is", err}
+	}
+	if interrupted && coded.code == ExitEnvironment {
+		coded = &codedError{ExitInterrupted, "", coded.err}
 	}
 	if coded.err != nil {
 		fmt.Fprintf(w, "error: %s\n", strings.TrimRight(err.Error(), "\n"))

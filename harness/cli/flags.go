@@ -40,11 +40,12 @@ type planFlags struct {
 	set             []string
 	users, replicas int
 	tag             string
-	mutant          string
+	given           func(flag string) bool // also with its default value
 }
 
 func (f *planFlags) add(c *cobra.Command) {
 	fs := c.Flags()
+	f.given = fs.Changed
 	fs.StringVar(&f.seed, "seed", "", "eight hex digits; the same seed makes the same plan (default: random, printed)")
 	fs.StringArrayVar(&f.set, "set", nil, "set a parameter, name=value; `overbook list -v` shows them (repeatable)")
 	fs.IntVar(&f.users, "users", 0, "short for --set users=N, where a scenario has it")
@@ -95,7 +96,7 @@ func (f *planFlags) plans(chosen []harness.Scenario, seed harness.Seed, set harn
 				params[name] = value
 			}
 			for name, n := range short {
-				if n != 0 && slices.ContainsFunc(scenario.Params, func(p harness.Param) bool { return p.Name == name }) {
+				if f.given(name) && slices.ContainsFunc(scenario.Params, func(p harness.Param) bool { return p.Name == name }) {
 					params[name], used[name] = strconv.Itoa(n), true
 				}
 			}
@@ -107,7 +108,7 @@ func (f *planFlags) plans(chosen []harness.Scenario, seed harness.Seed, set harn
 		}
 	}
 	for name, n := range short {
-		if n != 0 && !used[name] {
+		if f.given(name) && !used[name] {
 			return nil, usage(fmt.Errorf("--%s %d: none of the chosen scenarios has that parameter", name, n), "overbook list -v shows every scenario's parameters")
 		}
 	}
@@ -115,12 +116,13 @@ func (f *planFlags) plans(chosen []harness.Scenario, seed harness.Seed, set harn
 }
 
 // outFile opens a file for writing before anything is run, so that an
-// unwritable place is noticed first.
+// unwritable place is noticed first. What an earlier run left there goes at
+// once: it must not be taken for this run's when this one comes to nothing.
 func outFile(flag, name string) (*os.File, error) {
 	if name == "" {
 		return nil, nil
 	}
-	f, err := os.OpenFile(filepath.Clean(name), os.O_WRONLY|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(filepath.Clean(name), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, usage(fmt.Errorf("--%s: %w", flag, err), "choose a place that can be written")
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -107,16 +108,20 @@ func (a *app) run(ctx context.Context, f runFlags, patterns []string) error {
 		return err
 	}
 	defer files.close()
-	fmt.Fprintf(a.err, "seed %s, %d runs of %d scenarios\n", seed, len(todo), len(chosen))
+	fmt.Fprintf(a.err, "seed %s, %s of %s\n", seed, plural(len(todo), "run"), plural(len(chosen), "scenario"))
 	f.streamed = true
-	suite, records, err := a.conduct(ctx, f, seed, todo)
+	out, err := a.conduct(ctx, f, seed, todo)
 	if err != nil {
 		return err
 	}
-	if err := a.publish(f, files, suite, records); err != nil {
-		return environment(err, "the runs themselves are stored below "+f.out)
+	return a.conclude(f, out, a.publish(f, files, out.suite, out.records))
+}
+
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
 	}
-	return ended(codeOf(suite, a.interrupted.Err() != nil, f.strict, f.allowUnknown))
+	return fmt.Sprintf("%d %ss", n, word)
 }
 
 // server is the program under test: this one, or one with a bug planted in it.
@@ -142,14 +147,17 @@ func (a *app) server(ctx context.Context, id string) (run.Server, error) {
 	}
 	fmt.Fprintf(a.err, "planting %s: %s\n", m.ID, m.Title)
 	program, err := m.Build(ctx, root, filepath.Join(root, "bin", "mutants"))
-	if err != nil {
+	switch {
+	case a.interrupted.Err() != nil:
+		return run.Server{}, environment(errors.New("interrupted before anything was run"), "")
+	case err != nil:
 		return run.Server{}, environment(err, "")
 	}
 	return run.Server{Command: []string{program, "sut"}, Mutant: m.ID}, nil
 }
 
 // conductor brings up what the scenarios need.
-func (a *app) conductor(ctx context.Context, f runFlags, p *progress, chosen []harness.Scenario) (*run.Conductor, error) {
+func (a *app) conductor(f runFlags, p *progress, chosen []harness.Scenario) (*run.Conductor, error) {
 	parts, err := f.parts.options()
 	if err != nil {
 		return nil, err
@@ -161,69 +169,107 @@ func (a *app) conductor(ctx context.Context, f runFlags, p *progress, chosen []h
 	if err != nil {
 		return nil, usage(fmt.Errorf("--out: %w", err), "choose a place that can be written")
 	}
-	c, err := run.New(ctx, run.Config{
+	// The first Ctrl-C calls the start off: there is nothing to judge yet.
+	c, err := run.New(a.interrupted, run.Config{
 		Parts: parts, Out: out, Tool: "overbook", Version: version(), Mark: a.mark, Interrupted: a.interrupted, Progress: p.update,
 	}, chosen)
+	if err != nil && a.interrupted.Err() != nil {
+		return nil, environment(errors.New("interrupted before anything was run"), "")
+	}
 	if err != nil {
 		return nil, environment(err, "overbook doctor says what is missing here and how to get it")
 	}
 	return c, nil
 }
 
+// A campaign is what came of running plans one after the other.
+type campaign struct {
+	suite   harness.Suite
+	records map[string]harness.Record // by run directory
+	broken  error                     // what kept plans from being run, or parts from being taken down
+}
+
 // conduct runs the plans one after the other. What could not be run because
-// of an interruption or a dead part is named as skipped.
-func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo []planned) (_ harness.Suite, _ map[string]harness.Record, err error) {
-	server, err := a.server(ctx, f.mutant)
+// of an interruption, a dead part or a full disk is named as skipped. The
+// error says why nothing could be run at all.
+func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo []planned) (out campaign, err error) {
+	server, err := a.server(a.interrupted, f.mutant)
 	if err != nil {
-		return harness.Suite{}, nil, err
+		return out, err
 	}
 	p := a.progress()
 	defer p.done()
 	watch := clock.New()
-	suite := harness.Suite{
+	out = campaign{records: map[string]harness.Record{}, suite: harness.Suite{
 		SchemaVersion: 1, Tool: "overbook", Version: version(), Seed: seed, Started: clock.Wall(), Host: host(), Scenarios: []harness.Result{},
-	}
+	}}
 	chosen := make([]harness.Scenario, 0, len(todo))
 	for _, t := range todo {
 		chosen = append(chosen, t.scenario)
 	}
-	c, err := a.conductor(ctx, f, p, chosen)
+	c, err := a.conductor(f, p, chosen)
 	if err != nil {
-		return suite, nil, err
+		return out, err
 	}
-	defer func() { err = errors.Join(err, environment(c.Close(), "")) }()
-	c.Describe(&suite.Host)
-	records := map[string]harness.Record{}
+	defer func() { out.broken = errors.Join(out.broken, c.Close()) }()
+	c.Describe(&out.suite.Host)
 	for _, t := range todo {
-		if a.interrupted.Err() != nil || c.Dead() != "" {
-			suite.Skipped = append(suite.Skipped, t.scenario.Name)
+		if a.interrupted.Err() != nil || c.Dead() != "" || out.broken != nil {
+			out.suite.Skipped = append(out.suite.Skipped, t.scenario.Name)
 			continue
 		}
-		result, record, err := c.Run(ctx, t.scenario, t.plan, server)
-		if err != nil {
-			return suite, records, environment(fmt.Errorf("%s: %w", t.scenario.Name, err), "is the disk full, or --out a place that can't be written?")
-		}
-		if result.Report, err = writeReports(result, record, suite.Host); err != nil {
-			return suite, records, environment(err, "is the disk full?")
-		}
-		suite.Scenarios = append(suite.Scenarios, result)
-		if result.Verdict != harness.Pass || len(todo) <= keepRecords {
-			records[result.RunDir] = record // the others can be read again from their directories
-		}
-		p.done()
-		switch {
-		case f.json:
-			p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal}))
-		case !f.quiet:
-			fmt.Fprintln(a.out, reports.Line(result, reports.TextOptions{Color: a.color}))
-		}
+		out.broken = a.one(ctx, f, p, c, t, server, &out)
 	}
-	if dead := c.Dead(); dead != "" {
-		p.line("%s died; %d runs were skipped", dead, len(suite.Skipped))
+	if dead, n := c.Dead(), len(out.suite.Skipped); dead != "" && n > 0 {
+		out.broken = errors.Join(out.broken, fmt.Errorf("%s died, so that %s could not be done", dead, plural(n, "run")))
 	}
-	suite.Verdict = worst(suite)
-	suite.DurationMS = float64(watch.Now()) / float64(time.Millisecond)
-	return suite, records, nil
+	out.suite.Verdict = worst(out.suite)
+	out.suite.DurationMS = float64(watch.Now()) / float64(time.Millisecond)
+	return out, nil
+}
+
+// one runs one plan, stores it with its reports, and shows its line. The
+// error says that a run could not be stored.
+func (a *app) one(ctx context.Context, f runFlags, p *progress, c *run.Conductor, t planned, server run.Server, out *campaign) error {
+	result, record, err := c.Run(ctx, t.scenario, t.plan, server)
+	if err != nil {
+		out.suite.Skipped = append(out.suite.Skipped, t.scenario.Name)
+		return fmt.Errorf("store the run of %s: %w", t.scenario.Name, err)
+	}
+	var unwritten error
+	if result.Report, unwritten = writeReports(result, record, out.suite.Host); unwritten != nil {
+		result.Report, unwritten = "", fmt.Errorf("write the reports of %s: %w", t.scenario.Name, unwritten)
+	}
+	out.suite.Scenarios = append(out.suite.Scenarios, result)
+	if result.Verdict != harness.Pass || len(out.records) < keepRecords {
+		out.records[result.RunDir] = record // the others can be read again from their directories
+	}
+	p.done()
+	switch {
+	case f.json:
+		p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal}))
+	case !f.quiet:
+		fmt.Fprintln(a.out, reports.Line(result, reports.TextOptions{Color: a.color}))
+	}
+	return unwritten
+}
+
+// conclude ends a command that ran something: with the code of what was seen,
+// and with what went wrong beside it. A violation wins over everything.
+func (a *app) conclude(f runFlags, out campaign, unpublished error) error {
+	code := codeOf(out.suite, a.interrupted.Err() != nil, f.strict, f.allowUnknown)
+	broken := errors.Join(out.broken, unpublished)
+	if broken == nil {
+		return ended(code)
+	}
+	if code == ExitPass || code == ExitUnknown {
+		code = ExitEnvironment
+	}
+	hint := ""
+	if errors.Is(broken, syscall.ENOSPC) {
+		hint = "make room, or choose another place with --out"
+	}
+	return &codedError{code, hint, broken}
 }
 
 // keepRecords bounds how many passing records are kept in memory for the report.
@@ -276,7 +322,32 @@ func (f *runFlags) open() (o outFiles, err error) {
 			return o, err
 		}
 	}
+	if err := o.distinct(); err != nil {
+		o.close()
+		return o, err
+	}
 	return o, nil
+}
+
+// distinct refuses to write two reports into one file.
+func (o *outFiles) distinct() error {
+	var seen []os.FileInfo
+	for _, f := range []*os.File{o.junit, o.html, o.md, o.gh} {
+		if f == nil {
+			continue
+		}
+		info, err := f.Stat()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		for _, other := range seen {
+			if os.SameFile(info, other) {
+				return usage(fmt.Errorf("two reports would be written into one file, %s", f.Name()), "give each its own")
+			}
+		}
+		seen = append(seen, info)
+	}
+	return nil
 }
 
 func (o *outFiles) close() {
@@ -292,7 +363,7 @@ func (a *app) publish(f runFlags, o outFiles, s harness.Suite, records map[strin
 	var errs []error
 	to := func(file *os.File, write func(io.Writer) error) {
 		if file != nil {
-			errs = append(errs, fill(file, write))
+			errs = append(errs, write(file))
 		}
 	}
 	to(o.junit, func(w io.Writer) error { return reports.JUnit(w, s) })
@@ -303,14 +374,4 @@ func (a *app) publish(f runFlags, o outFiles, s harness.Suite, records map[strin
 		return errors.Join(append(errs, reports.JSON(a.out, s))...)
 	}
 	return errors.Join(append(errs, reports.Text(a.out, s, reports.TextOptions{Color: a.color, Verbose: f.verbose, Records: records, Streamed: f.streamed}))...)
-}
-
-// fill replaces what a file held; a device can't be cut and needs not be.
-func fill(f *os.File, write func(io.Writer) error) error {
-	if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
-		if err := f.Truncate(0); err != nil {
-			return err
-		}
-	}
-	return write(f)
 }

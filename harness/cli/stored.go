@@ -70,6 +70,7 @@ func (a *app) checkCommand() *cobra.Command {
 	fs.BoolVar(&f.strict, "strict", false, "UNKNOWN exits with 1")
 	fs.BoolVar(&f.allowUnknown, "allow-unknown", false, "UNKNOWN exits with 0")
 	fs.BoolVarP(&f.verbose, "verbose", "v", false, "print every check")
+	c.MarkFlagsMutuallyExclusive("strict", "allow-unknown")
 	return c
 }
 
@@ -135,8 +136,6 @@ the machine lets requests through. Use --repeat to see how often the outcome com
 		},
 	}
 	f.add(c)
-	for _, name := range []string{"seed", "set", "users", "replicas", "tag", "mutant"} {
-		_ = c.Flags().MarkHidden(name) // they come from the stored run
-	}
+	without(c, "it comes from the stored run", "seed", "set", "users", "replicas", "tag", "mutant")
 	return c
 }

@@ -16,9 +16,10 @@ import (
 )
 
 // collect reads what the checks will judge: the scenario's queries and
-// tables, the doubles' own ledgers, and what both observers counted.
+// tables, the doubles' own ledgers, and what both observers counted. When ctx
+// ends (the second Ctrl-C), what is missing says so.
 func (s *session) collect(ctx context.Context) (map[string]harness.Rows, []harness.UpstreamCount) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), collectDeadline)
+	ctx, cancel := context.WithTimeout(ctx, collectDeadline)
 	defer cancel()
 	var counts []harness.UpstreamCount
 	for _, name := range slices.Sorted(maps.Keys(s.upstreams)) {

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/harness/proc"
 	"github.com/overbook/overbook/harness/provision"
 	"github.com/overbook/overbook/harness/wire/upstream"
 )
@@ -129,17 +129,32 @@ func (c *Conductor) template(ctx context.Context, design string, command []strin
 		name += "_" + strings.ToLower(strings.NewReplacer("-", "_", "+", "_").Replace(mutant))
 	}
 	err := c.parts.Postgres.Template(ctx, name, func(ctx context.Context, url string) error {
-		ctx, cancel := context.WithTimeout(ctx, startDeadline)
-		defer cancel()
-		args := append(append([]string{}, command[1:]...), "migrate", "--design", design)
-		cmd := exec.CommandContext(ctx, command[0], args...)
-		cmd.Env = append(baseEnv(c.config.Mark), "DATABASE_URL="+url)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("migrate the %s schema with `%s`: %w\n%s", design, strings.Join(cmd.Args, " "), err, lastLines(string(out), 30))
-		}
-		return nil
+		return c.migrate(ctx, append(append([]string{}, command...), "migrate", "--design", design), url)
 	})
 	return name, err
+}
+
+// migrate runs the server's own migration to its end. As a process like any
+// other of ours, it does not outlive a harness that is killed.
+func (c *Conductor) migrate(ctx context.Context, command []string, url string) error {
+	doing := "migrate the schema with `" + strings.Join(command, " ") + "`"
+	p, err := proc.Start(ctx, proc.Spec{
+		Name: "migration", Path: command[0], Args: command[1:], Env: append(baseEnv(c.config.Mark), "DATABASE_URL="+url),
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startDeadline, fmt.Errorf("not done within %s", startDeadline))
+	defer cancel()
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%s: %w", doing, context.Cause(ctx)), p.Kill())
+	}
+	if p.ExitText() != "exit status 0" {
+		return fmt.Errorf("%s: %s; its last output:\n%s", doing, p.ExitText(), joinLines(p.Tail(30)))
+	}
+	return nil
 }
 
 // baseEnv is the environment that every server process starts from.

@@ -54,7 +54,7 @@ func (r *replica) Start(ctx context.Context) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("start %s: %w", r.name, err)
+		return err // it names the server and says what it printed
 	}
 	r.process, r.url, r.stopped = p, p.Match()[1], false
 	return nil
@@ -113,6 +113,17 @@ func (r *replica) Signal(_ context.Context, name string) error {
 		r.stopped = false
 	}
 	return nil
+}
+
+// resume continues a server that is still stopped.
+func (r *replica) resume(ctx context.Context) error {
+	r.mu.Lock()
+	stopped := r.process != nil && r.stopped
+	r.mu.Unlock()
+	if !stopped {
+		return nil
+	}
+	return r.Signal(ctx, "CONT")
 }
 
 // listening says whether the server can answer now.

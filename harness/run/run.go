@@ -84,16 +84,15 @@ func (c *Conductor) session(s harness.Scenario, plan harness.Plan, server Server
 func (s *session) conduct(ctx context.Context) harness.Record {
 	rows := map[string]harness.Rows{}
 	var counts []harness.UpstreamCount
-	if s.phase("up", func() error { return s.up(ctx) }) {
+	if s.phase("up", func() error { return s.upUntilInterrupted(ctx) }) {
 		s.phase("drive", func() error { return s.drive(ctx) })
-		for _, d := range s.upstreams {
-			d.heal()
-		}
+		s.heal(ctx)
 		s.noteDeaths()
 		s.phase("settle", func() error { return s.settle(ctx) })
 		s.phase("collect", func() error {
 			rows, counts = s.collect(ctx)
-			return nil
+			_, err := s.c.death() // of a part that only the counts would miss
+			return err
 		})
 	}
 	calls := s.ledger()
@@ -118,6 +117,7 @@ func (s *session) phase(name string, do func() error) bool {
 	switch {
 	case s.c.config.Interrupted.Err() != nil:
 		reason = harness.ReasonInterrupted
+	case s.c.Dead() != "": // whatever it led to
 	case errors.As(err, &late):
 		reason = harness.ReasonTimeout
 	case errors.As(err, &leak):
@@ -125,6 +125,30 @@ func (s *session) phase(name string, do func() error) bool {
 	}
 	s.rec.troubled(reason, "%s: %v", name, err)
 	return false
+}
+
+// upUntilInterrupted gives up on the first Ctrl-C: nothing was driven yet.
+func (s *session) upUntilInterrupted(ctx context.Context) error {
+	ctx, cancel := s.c.untilInterrupted(ctx)
+	defer cancel(nil)
+	err := s.up(ctx)
+	if err != nil && context.Cause(ctx) == errInterrupted {
+		return errInterrupted
+	}
+	return err
+}
+
+// heal takes every fault back that Drive left: an interruption may have come
+// in the middle of one.
+func (s *session) heal(ctx context.Context) {
+	for _, d := range s.upstreams {
+		d.heal()
+	}
+	for _, r := range s.servers {
+		if err := r.resume(ctx); err != nil {
+			s.rec.troubled(harness.ReasonEnvironment, "heal: %s", err)
+		}
+	}
 }
 
 // up brings the topology of this scenario up.
@@ -185,14 +209,12 @@ func (s *session) assumeEmpty(ctx context.Context) error {
 // drive runs the scenario while the sessions are watched. The parts' deaths
 // and the first Ctrl-C end it.
 func (s *session) drive(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
+	ctx, cancel := s.c.untilInterrupted(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(s.c.config.Interrupted, func() { cancel(errInterrupted) })
-	defer stop()
 	watchCtx, endWatch := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { s.watchSessions(watchCtx) })
-	wg.Go(func() { s.watchParts(watchCtx, cancel) })
+	wg.Go(func() { s.c.watchParts(watchCtx, cancel) })
 	err := s.scenario.Drive(ctx, &env{s})
 	endWatch()
 	wg.Wait()
@@ -203,30 +225,6 @@ func (s *session) drive(ctx context.Context) error {
 }
 
 var errInterrupted = errors.New("interrupted")
-
-// watchParts ends the drive when Postgres, WireMock or Redis dies under it.
-func (s *session) watchParts(ctx context.Context, end context.CancelCauseFunc) {
-	never := make(chan struct{})
-	done := [3]<-chan struct{}{never, never, never}
-	if p := s.c.parts.Postgres; p != nil {
-		done[0] = p.Done()
-	}
-	if p := s.c.parts.WireMock; p != nil {
-		done[1] = p.Done()
-	}
-	if p := s.c.parts.Redis; p != nil {
-		done[2] = p.Done()
-	}
-	select {
-	case <-ctx.Done():
-	case <-done[0]:
-		end(errors.New("postgres died in the middle of the run"))
-	case <-done[1]:
-		end(errors.New("the WireMock process died in the middle of the run"))
-	case <-done[2]:
-		end(errors.New("redis died in the middle of the run"))
-	}
-}
 
 // noteDeaths notes servers that ended although nobody ended them.
 func (s *session) noteDeaths() {
@@ -286,7 +284,7 @@ func (e *leakError) Error() string { return "left behind: " + e.what }
 // leaks looks for server processes and database sessions that outlive their servers.
 func (s *session) leaks(ctx context.Context) error {
 	left, err := proc.Living(s.serverMark())
-	if err != nil {
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // where it can't be asked, the sessions below tell
 		return err
 	}
 	if len(left) > 0 {

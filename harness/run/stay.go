@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/overbook/overbook/harness"
 )
@@ -16,20 +17,34 @@ type Address struct {
 }
 
 // Stay brings a scenario's topology up, tells where everything is, and keeps
-// it up until ctx or the interruption ends. Nothing is driven or judged.
+// it up until ctx or the interruption ends, which is no error once everything
+// was up. The death of a shared part is one. Nothing is driven or judged.
 func (c *Conductor) Stay(ctx context.Context, s harness.Scenario, plan harness.Plan, server Server, ready func([]Address)) error {
 	run, err := c.session(s, plan, server)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := c.untilInterrupted(ctx)
+	defer cancel(nil)
 	if err = run.up(ctx); err == nil {
 		ready(run.addresses())
-		select {
-		case <-ctx.Done():
-		case <-c.config.Interrupted.Done():
-		}
+		err = c.stay(ctx)
 	}
 	return errors.Join(err, run.down(ctx), run.dir.Discard())
+}
+
+// stay waits for the end of ctx, or for a death.
+func (c *Conductor) stay(ctx context.Context) error {
+	watched, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() { c.watchParts(watched, end) })
+	<-watched.Done()
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return context.Cause(watched)
 }
 
 func (s *session) addresses() []Address {
@@ -51,31 +66,4 @@ func (s *session) addresses() []Address {
 		list = append(list, Address{"redis", s.redis.URL(), fmt.Sprintf("through the Redis wire; %s", s.c.parts.Redis.Describe())})
 	}
 	return list
-}
-
-// Dead says which shared part has died, "" when all are well. After that
-// nothing more can be run.
-func (c *Conductor) Dead() string {
-	type part struct {
-		name string
-		done <-chan struct{}
-	}
-	var parts []part
-	if p := c.parts.Postgres; p != nil {
-		parts = append(parts, part{"postgres", p.Done()})
-	}
-	if p := c.parts.WireMock; p != nil {
-		parts = append(parts, part{"the WireMock process", p.Done()})
-	}
-	if p := c.parts.Redis; p != nil {
-		parts = append(parts, part{"redis", p.Done()})
-	}
-	for _, p := range parts {
-		select {
-		case <-p.done:
-			return p.name
-		default:
-		}
-	}
-	return ""
 }
