@@ -124,6 +124,9 @@ func read(root, name string) (Mutant, error) {
 	if m.files, m.preamble, err = gitdiff.Parse(bytes.NewReader(text)); err != nil {
 		return m, fmt.Errorf("read %s: %w", rel, err)
 	}
+	for _, f := range m.files { // plain diffs keep the prefixes, those of git don't
+		f.OldName, f.NewName = strings.TrimPrefix(f.OldName, "b/"), strings.TrimPrefix(f.NewName, "b/")
+	}
 	for line := range strings.Lines(m.preamble) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
