@@ -93,36 +93,38 @@ func TestTLSRefusesAnUnknownCertificate(t *testing.T) {
 	}
 }
 
-func TestH2BurstOverReplicas(t *testing.T) {
-	var servers []*witness
-	var targets []string
-	for range 3 {
-		w := newWitness(t, nil)
-		speakH2C(w.Server, 100)
-		w.Start()
-		servers = append(servers, w)
-	}
-	for i := range 99 {
-		targets = append(targets, servers[i%3].URL)
-	}
-	b := harness.Burst{Technique: harness.H2SinglePacket, Requests: requests(99, func(int) string { return `{"a":"` + strings.Repeat("x", 1000) + `"}` })}
-	rep, ops, err := servers[0].client().Burst(t.Context(), targets, b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rep.Answered != 99 || rep.Ready != 99 {
-		t.Errorf("%+v", rep)
-	}
-	for i, w := range servers {
-		if got := len(w.arrivals()); got != 33 {
-			t.Errorf("server %d saw %d requests, want 33", i, got)
+func TestBurstOverReplicas(t *testing.T) {
+	eachTechnique(t, func(t *testing.T, kind harness.Technique, _ string) {
+		var servers []*witness
+		var targets []string
+		for range 3 {
+			w := newWitness(t, nil)
+			speakH2C(w.Server, 100)
+			w.Start()
+			servers = append(servers, w)
 		}
-	}
-	for i, op := range ops {
-		if len(servers[i%3].seen[op.ID]) != 1 || op.Outcome != harness.OK {
-			t.Fatalf("operation %d went astray: %+v", i, op)
+		for i := range 99 {
+			targets = append(targets, servers[i%3].URL)
 		}
-	}
+		b := harness.Burst{Technique: kind, Requests: requests(99, func(int) string { return `{"a":"` + strings.Repeat("x", 1000) + `"}` })}
+		rep, ops, err := servers[0].client().Burst(t.Context(), targets, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.Answered != 99 || rep.Ready != 99 {
+			t.Errorf("%+v", rep)
+		}
+		for i, w := range servers {
+			if got := len(w.arrivals()); got != 33 {
+				t.Errorf("server %d saw %d requests, want 33", i, got)
+			}
+		}
+		for i, op := range ops {
+			if len(servers[i%3].seen[op.ID]) != 1 || op.Outcome != harness.OK {
+				t.Fatalf("operation %d went astray: %+v", i, op)
+			}
+		}
+	})
 }
 
 // TestH2LargeBodies needs windows that open only when the server reads: one

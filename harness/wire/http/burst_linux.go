@@ -273,7 +273,7 @@ func (bu *burst) peek(l *line) (answers int, err error) {
 		answers += more
 		switch {
 		case err != nil || readErr == nil:
-		case readErr == errWouldBlock:
+		case errors.Is(readErr, errWouldBlock):
 			return answers, nil
 		default:
 			err = load.Errorf(load.ClassClosed, "the server ended the connection before the release: %w", readErr)

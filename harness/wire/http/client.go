@@ -3,6 +3,7 @@ package wirehttp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"time"
 
@@ -98,7 +99,7 @@ func causeOf(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case ctx.Err() == context.DeadlineExceeded:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return load.Errorf(load.ClassTimeout, "no whole answer before the deadline (%v)", err)
 	}
 	return load.Errorf(load.ClassCancelled, "given up: %w (%v)", context.Cause(ctx), err)

@@ -170,7 +170,7 @@ func (bu *burst) drain(l *line) {
 			l.proto.feed(bu.buf[:n], at)
 			bu.landed(l, at)
 		}
-		if err == errWouldBlock {
+		if errors.Is(err, errWouldBlock) {
 			break
 		}
 		if err != nil {

@@ -3,6 +3,7 @@ package wirehttp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,13 +24,13 @@ type socket interface {
 }
 
 // errWouldBlock is temporary, so that crypto/tls goes on after it.
-var errWouldBlock error = wouldBlock{}
+var errWouldBlock error = wouldBlockError{}
 
-type wouldBlock struct{}
+type wouldBlockError struct{}
 
-func (wouldBlock) Error() string   { return "would block" }
-func (wouldBlock) Timeout() bool   { return true }
-func (wouldBlock) Temporary() bool { return true }
+func (wouldBlockError) Error() string   { return "would block" }
+func (wouldBlockError) Timeout() bool   { return true }
+func (wouldBlockError) Temporary() bool { return true }
 
 // A conn is one connection, in two lives: while it is set up, an ordinary
 // blocking net.Conn; after detach, a socket. In its second life everything
@@ -48,7 +49,7 @@ func (c *Client) dial(ctx context.Context, t target, proto string) (*conn, error
 	var d net.Dialer
 	inner, err := d.DialContext(ctx, "tcp", t.addr)
 	if err != nil {
-		if ctx.Err() == context.Canceled {
+		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, load.Errorf(load.ClassCancelled, "connect to %s: %w", t.addr, context.Cause(ctx))
 		}
 		return nil, fmt.Errorf("connect to %s: %w", t.addr, err)
@@ -121,7 +122,7 @@ func (cn *conn) flush() (bool, error) {
 	for len(cn.out) > 0 {
 		n, err := cn.sock.Write(cn.out)
 		cn.out = slices.Delete(cn.out, 0, n)
-		if err == errWouldBlock {
+		if errors.Is(err, errWouldBlock) {
 			return false, nil
 		}
 		if err != nil {

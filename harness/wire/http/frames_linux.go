@@ -2,13 +2,13 @@ package wirehttp
 
 import (
 	"encoding/binary"
+	"net/textproto"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"net/textproto"
 
 	"github.com/overbook/overbook/harness/load"
 )

@@ -1,6 +1,7 @@
 package wirehttp
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -179,4 +180,5 @@ func (r *ring) close() {
 	r.pins.Unpin()
 }
 
-var errNoCompletion = fmt.Errorf("the kernel did not say whether it sent")
+// errNoCompletion leaves open whether anything was sent.
+var errNoCompletion = errors.New("the kernel did not say whether it sent")

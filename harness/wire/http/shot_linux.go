@@ -1,6 +1,7 @@
 package wirehttp
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"time"
@@ -111,7 +112,7 @@ func (s *shot) byThread(c clock.Clock, from int) time.Duration {
 // quiet reports whether there was nothing to read on the line after all parts
 // were in the kernel: none of its requests was answered at that instant.
 func (s *shot) quiet(pos int) bool {
-	return s.look != nil && s.results[len(s.fds)+pos].err == unix.EAGAIN
+	return s.look != nil && errors.Is(s.results[len(s.fds)+pos].err, unix.EAGAIN)
 }
 
 func (s *shot) close() {

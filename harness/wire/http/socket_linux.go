@@ -1,6 +1,7 @@
 package wirehttp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"syscall"
@@ -45,9 +46,9 @@ func (s *fdSocket) Read(p []byte) (int, error) {
 	for {
 		n, oobn, _, _, err := unix.Recvmsg(s.fd, p, s.oob[:], 0)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 			continue
-		case err == unix.EAGAIN:
+		case errors.Is(err, unix.EAGAIN):
 			return 0, errWouldBlock
 		case err != nil:
 			return 0, err
@@ -63,7 +64,7 @@ func (s *fdSocket) Read(p []byte) (int, error) {
 // an error, not a signal.
 func (s *fdSocket) Write(p []byte) (int, error) {
 	n, err := transferNow(unix.SYS_SENDTO, s.fd, p, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
-	if err == unix.EAGAIN {
+	if errors.Is(err, unix.EAGAIN) {
 		return n, errWouldBlock
 	}
 	return n, err

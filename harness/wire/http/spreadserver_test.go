@@ -49,11 +49,12 @@ type firstKey struct{}
 // serveSpread serves until its standard input ends, that is until its parent
 // closes it or dies.
 func serveSpread() error {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	admin, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
@@ -154,11 +155,15 @@ func startSpreadChild(t *testing.T) *spreadChild {
 // take gives the arrivals since the last call.
 func (s *spreadChild) take(t *testing.T) []time.Duration {
 	t.Helper()
-	res, err := http.Get(s.admin)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.admin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
 	var at []time.Duration
 	if err := json.NewDecoder(res.Body).Decode(&at); err != nil {
 		t.Fatal(err)

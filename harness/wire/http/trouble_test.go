@@ -9,12 +9,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/clock"
@@ -31,10 +34,7 @@ type rawServer struct {
 
 func newRawServer(t *testing.T, serve func(s *rawServer, c net.Conn)) *rawServer {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	s := &rawServer{url: "http://" + ln.Addr().String()}
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -45,14 +45,24 @@ func newRawServer(t *testing.T, serve func(s *rawServer, c net.Conn)) *rawServer
 			}
 			s.conns.Add(1)
 			all.Go(func() {
-				defer c.Close()
+				defer func() { _ = c.Close() }()
 				_ = c.SetDeadline(clock.Wall().Add(20 * time.Second))
 				serve(s, c)
 			})
 		}
 	})
-	t.Cleanup(func() { ln.Close(); all.Wait() })
+	t.Cleanup(func() { _ = ln.Close(); all.Wait() })
 	return s
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	var lc net.ListenConfig
+	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
 }
 
 // readRequest reads one whole request and counts it.
@@ -182,12 +192,9 @@ func TestAServerThatHangsUpBeforeTheRelease(t *testing.T) {
 }
 
 func TestNobodyListens(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := listen(t)
 	url := "http://" + ln.Addr().String()
-	ln.Close()
+	_ = ln.Close()
 	w := newWitness(t, nil)
 	w.Start()
 	client := w.client()
@@ -266,5 +273,67 @@ func TestH2EndingsAreInfo(t *testing.T) {
 		if op.Outcome != harness.Info || load.ClassOf(op.Err) != load.ClassReset {
 			t.Fatalf("%+v", op)
 		}
+	}
+}
+
+// TestNoMoreFiles: when our own process has no descriptor left, that is told
+// apart from anything the server did.
+func TestNoMoreFiles(t *testing.T) {
+	ln := listen(t) // its kernel accepts; nobody has to answer
+	defer func() { _ = ln.Close() }()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	low := old
+	low.Cur = uint64(len(open) + 20)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	rep, ops, err := testClient(clock.New()).Burst(t.Context(), same("http://"+ln.Addr().String(), 60), harness.Burst{Requests: requests(60, nil)})
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err == nil || load.Classify(err) != load.ClassFiles || rep.Sent != 0 || rep.Ready == 60 {
+		t.Fatalf("%+v, %v", rep, err)
+	}
+	d := load.Account(60, rep.Ready, ops)
+	if d.AsPlanned() || d.NotSent != 60 || d.ClientSide != 60 {
+		t.Errorf("%v", d)
+	}
+}
+
+// TestServerThatAcceptsLate: being ready is a matter of the server's kernel; a
+// server that is slow to accept still gets every request once.
+func TestServerThatAcceptsLate(t *testing.T) {
+	const n = 30
+	w := newWitness(t, nil)
+	bu := &burst{c: w.client(), kind: harness.H1LastHeaderByte, buf: make([]byte, readSize)}
+	if err := bu.plan(same("http://"+w.Listener.Addr().String(), n), harness.Burst{Requests: requests(n, nil)}); err != nil {
+		t.Fatal(err)
+	}
+	defer bu.close()
+	if err := bu.ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p, err := newPoller(bu.lines)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	bu.poll = p
+	if err := bu.release(); err != nil {
+		t.Fatal(err)
+	}
+	w.Start() // only now
+	bu.collect(t.Context())
+	rep := bu.finish()
+	checkWhole(t, w, n, rep, bu.operations())
+	if rep.MaxInFlight != n {
+		t.Errorf("max in flight %d, want %d, as none was accepted before all were sent", rep.MaxInFlight, n)
 	}
 }
