@@ -26,6 +26,15 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m, func(c *pgtest.Cluster) { cluster = c }))
 }
 
+// migrated gives a fresh database with the library's schema.
+func migrated(t *testing.T) string {
+	t.Helper()
+	return cluster.Template(t, "library", func(url string) error {
+		_, err := Migrate(context.Background(), url)
+		return err
+	})
+}
+
 // patience is how long a test waits for something that must happen.
 const patience = 30 * time.Second
 
@@ -40,10 +49,7 @@ type world struct {
 
 func newWorld(t *testing.T, seats ...string) *world {
 	t.Helper()
-	w := &world{t: t, pyxis: newFakePyxis(t, seats...), url: cluster.Database(t)}
-	if _, err := Migrate(t.Context(), w.url); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{t: t, pyxis: newFakePyxis(t, seats...), url: migrated(t)}
 	conn, err := pgx.Connect(t.Context(), w.url)
 	if err != nil {
 		t.Fatal(err)

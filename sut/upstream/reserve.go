@@ -14,9 +14,9 @@ type Finding string
 // The findings. Only Accepted and Taken say who has the seat.
 const (
 	Accepted Finding = "accepted"  // 201: the student has it
-	Taken    Finding = "taken"     // 409: somebody has it
+	Taken    Finding = "taken"     // 409 over the seat: somebody has it
 	Rejected Finding = "rejected"  // 401, 403: the student's credential is no good; nothing was reserved
-	Refused  Finding = "refused"   // another 4xx: certainly nothing was reserved
+	Refused  Finding = "refused"   // another 4xx, or a 409 over something else: certainly nothing was reserved
 	Faulted  Finding = "faulted"   // pyxis answered that it failed; it is done with the call, but what did it do?
 	Unsent   Finding = "unsent"    // certainly not a byte of it left this process
 	InFlight Finding = "in-flight" // no answer, or one from something in between: pyxis may be working on it still
@@ -61,6 +61,18 @@ func (c *Client) Reserve(ctx context.Context, who Caller, seat, reference string
 	}
 }
 
+// conflict tells a seat that somebody has from any other conflict, such as a
+// student who has another seat already: that says nothing about this seat.
+func conflict(a answer) Attempt {
+	var why struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(a.body, &why); err == nil && why.Error != "" && why.Error != "seat_taken" {
+		return Attempt{Finding: Refused, Status: a.status, Err: errors.New(why.Error)}
+	}
+	return Attempt{Finding: Taken, Status: a.status}
+}
+
 // judge reads an answer that came whole.
 func judge(a answer, student, seat string) Attempt {
 	switch {
@@ -74,7 +86,7 @@ func judge(a answer, student, seat string) Attempt {
 		}
 		return Attempt{Finding: Accepted, Charge: charge, Status: a.status}
 	case a.status == http.StatusConflict:
-		return Attempt{Finding: Taken, Status: a.status}
+		return conflict(a)
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
 		return Attempt{Finding: Rejected, Status: a.status}
 	case a.status == http.StatusBadGateway || a.status == http.StatusGatewayTimeout:

@@ -62,6 +62,8 @@ func TestReserveJudgesAnswers(t *testing.T) {
 		{401, ``, upstream.Rejected},
 		{403, ``, upstream.Rejected},
 		{409, ``, upstream.Taken},
+		{409, `{"error":"seat_taken"}`, upstream.Taken},
+		{409, `{"error":"has_charge"}`, upstream.Refused},
 		{429, ``, upstream.Refused},
 		{500, ``, upstream.Faulted},
 		{502, ``, upstream.InFlight},
