@@ -15,6 +15,10 @@ import (
 // rows.jsonl of the run directory.
 const evidenceRows = 10
 
+// evidenceOps bounds the operations that are shown for a violated query; two
+// are a race, a few more show its width.
+const evidenceOps = 4
+
 // SQL makes a check of the query in the file: it holds when the query returns
 // no row. The first line of the file is a comment; it is the sentence printed
 // when the invariant is violated. A file without it is a programming error
@@ -52,8 +56,30 @@ func noRows(id, sentence, sql string, rec harness.Record) harness.Verdict {
 	if len(rows.Rows) == 0 {
 		return harness.Passed("%s", sentence)
 	}
-	evidence := []harness.Evidence{{Text: Table(rows.Rows, evidenceRows)}}
+	plain, ops := takeOps(rows.Rows)
+	evidence := []harness.Evidence{{Text: Table(plain, evidenceRows), Ops: ops}}
 	return harness.Violated(evidence, "violated by %s: %s", plural(len(rows.Rows), "row"), sentence)
+}
+
+// opsColumn is the column in which a query may name the operations that its
+// row is about, as a list with commas: reports then show them and the order in
+// which the wires saw them.
+const opsColumn = "ops"
+
+// takeOps separates the operations that the printed rows name from the rows.
+func takeOps(rows []harness.Row) (plain []harness.Row, ops []string) {
+	for i, r := range rows {
+		list, _ := r[opsColumn].(string)
+		for op := range strings.SplitSeq(list, ",") {
+			if op = strings.TrimSpace(op); op != "" && i < evidenceRows && len(ops) < evidenceOps {
+				ops = append(ops, op)
+			}
+		}
+		r = maps.Clone(r)
+		delete(r, opsColumn)
+		plain = append(plain, r)
+	}
+	return plain, ops
 }
 
 // Table prints rows as aligned columns in the order of their names, at most

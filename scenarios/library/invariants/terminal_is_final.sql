@@ -1,5 +1,6 @@
 -- a terminal state never changes: it is the last transition, there is one, and the row still shows it
-select i.intent_id, i.seat, i.student, i.state, string_agg(t.to_state || ' by ' || t.replica, ' -> ' order by t.seq) as history
+select i.intent_id, i.seat, i.student, i.state, string_agg(t.to_state || ' by ' || t.replica, ' -> ' order by t.seq) as history,
+       min(i.overbook_op) as ops
 from library_reservation_intents i
 join library_transitions t on t.intent_id = i.intent_id
 group by i.intent_id, i.seat, i.student, i.state
