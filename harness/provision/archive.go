@@ -27,9 +27,9 @@ type archive struct {
 // archive saves.
 func archiveFor(cacheDir, java string, jar Jar) archive {
 	parts := []string{jar.SHA256, jar.Path}
-	if real, err := filepath.EvalSymlinks(java); err == nil {
-		home := filepath.Dir(filepath.Dir(real))
-		for _, file := range []string{real, filepath.Join(home, "release"), filepath.Join(home, "lib", "modules"), filepath.Join(home, "lib", "server", "libjvm.so"), jar.Path} {
+	if binary, err := filepath.EvalSymlinks(java); err == nil {
+		home := filepath.Dir(filepath.Dir(binary))
+		for _, file := range []string{binary, filepath.Join(home, "release"), filepath.Join(home, "lib", "modules"), filepath.Join(home, "lib", "server", "libjvm.so"), jar.Path} {
 			if info, err := os.Stat(file); err == nil {
 				parts = append(parts, fmt.Sprintf("%s %d %d", file, info.Size(), info.ModTime().UnixNano()))
 			}

@@ -17,8 +17,7 @@ func wantProblem(t *testing.T, err error, words ...string) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	var problem *provision.Problem
-	if !errors.As(err, &problem) {
+	if _, ok := errors.AsType[*provision.Problem](err); !ok {
 		t.Errorf("not a Problem: %v", err)
 	}
 	for _, word := range words {

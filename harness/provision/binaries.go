@@ -37,8 +37,8 @@ func PostgresBinaries() (dir string, err error) {
 	}
 	if path, err := exec.LookPath("postgres"); err == nil {
 		// A link may stand alone; initdb is beside the file it leads to.
-		if real, err := filepath.EvalSymlinks(path); err == nil && hasPostgres(filepath.Dir(real)) {
-			return filepath.Dir(real), nil
+		if file, err := filepath.EvalSymlinks(path); err == nil && hasPostgres(filepath.Dir(file)) {
+			return filepath.Dir(file), nil
 		}
 	}
 	var dirs []string

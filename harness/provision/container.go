@@ -14,9 +14,8 @@ import (
 	dockercontainer "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
-
 	"github.com/overbook/overbook/harness/clock"
+	"github.com/testcontainers/testcontainers-go"
 )
 
 const (
@@ -67,7 +66,7 @@ func (s *dockerSession) run(ctx context.Context, r recipe) (*container, error) {
 		return nil, &Problem{What: "start " + r.name + " in Docker", Where: r.image, Err: err}
 	}
 	c := &container{session: s, name: r.name, ctr: ctr, done: make(chan struct{})}
-	c.watch()
+	c.watch() //nolint:contextcheck // until remove, not until ctx ends
 	if err != nil {
 		return nil, c.failed(ctx, err)
 	}
@@ -121,7 +120,7 @@ func (c *container) await(ctx context.Context, ask func(context.Context) error) 
 		default:
 		}
 		if err := ask(ctx); err != nil {
-			return false, err.Error(), nil
+			return false, err.Error(), nil //nolint:nilerr // not ready yet
 		}
 		return true, "", nil
 	})

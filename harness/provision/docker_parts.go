@@ -15,6 +15,7 @@ const dockerHostName = "host.docker.internal"
 // The images are the published ones; OVERBOOK_PG_IMAGE, OVERBOOK_WIREMOCK_IMAGE and
 // OVERBOOK_REDIS_IMAGE name others.
 func postgresImage() string { return envOr("OVERBOOK_PG_IMAGE", "postgres:17") }
+
 func wiremockImage() string {
 	return envOr("OVERBOOK_WIREMOCK_IMAGE", "wiremock/wiremock:"+WireMockVersion)
 }

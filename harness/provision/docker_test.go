@@ -94,7 +94,7 @@ func TestDockerImageThatIsNotThere(t *testing.T) {
 // The harness is killed: its containers go.
 func TestDockerContainersDieWithAKilledHarness(t *testing.T) {
 	needDocker(t)
-	cmd := exec.Command(os.Args[0], "-test.run=^TestDockerPlayKilledHarness$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDockerPlayKilledHarness$")
 	cmd.Env = append(os.Environ(), "OVERBOOK_TEST_VICTIM=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -132,7 +132,7 @@ func TestDockerPlayKilledHarness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("up")
+	fmt.Fprintln(os.Stdout, "up")
 	<-make(chan struct{})
 }
 
@@ -167,7 +167,7 @@ func containers(t *testing.T, option string) []string {
 
 func docker(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := exec.Command("docker", args...).CombinedOutput()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "docker", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("docker %v: %v: %s", args, err, out)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-
 	"github.com/overbook/overbook/harness/proc"
 	"github.com/overbook/overbook/harness/provision"
 )

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/proc"
 	"github.com/overbook/overbook/harness/provision"
@@ -218,7 +217,7 @@ func TestErrorOfOnePartLeavesNothingOfTheOthers(t *testing.T) {
 // All parts go with a harness that is killed.
 func TestPartsDieWithAKilledHarness(t *testing.T) {
 	const mark = "OVERBOOK_RUN=victim"
-	cmd := exec.Command(os.Args[0], "-test.run=^TestPlayKilledHarness$")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPlayKilledHarness$")
 	cmd.Env = append(os.Environ(), "OVERBOOK_TEST_VICTIM=1")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -255,14 +254,14 @@ func TestPlayKilledHarness(t *testing.T) {
 	if _, err := provision.Up(context.Background(), provision.Options{Prefer: "local", Need: allParts, MarkEnv: "OVERBOOK_RUN=victim"}); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("up")
+	fmt.Fprintln(os.Stdout, "up")
 	<-make(chan struct{})
 }
 
 // closedPort is a port that refuses.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/overbook/overbook/harness/proc"
 )
 
@@ -63,8 +62,10 @@ func givenPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	where := net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port))
 	p := &Postgres{adminURL: o.PostgresURL}
 	if err := p.connect(ctx); err != nil {
-		return nil, &Problem{What: "connect to the Postgres that was named", Where: where, Err: err,
-			Fix: "check that it runs, the address and the password; or leave the URL out to have one started"}
+		return nil, &Problem{
+			What: "connect to the Postgres that was named", Where: where, Err: err,
+			Fix: "check that it runs, the address and the password; or leave the URL out to have one started",
+		}
 	}
 	if err := p.claimPrefix(ctx); err != nil {
 		_ = p.close(context.WithoutCancel(ctx))
@@ -151,8 +152,10 @@ func diedOf(name string, closing bool, process *proc.Process, c *container) erro
 	case process != nil:
 		select {
 		case <-process.Done():
-			return &Problem{What: name + " died during the run", Why: process.ExitText() + "; its last output:\n    " + strings.Join(process.Tail(10), "\n    "),
-				Fix: "results since then are not to be trusted; look for memory pressure (dmesg) and run again"}
+			return &Problem{
+				What: name + " died during the run", Why: process.ExitText() + "; its last output:\n    " + strings.Join(process.Tail(10), "\n    "),
+				Fix: "results since then are not to be trusted; look for memory pressure (dmesg) and run again",
+			}
 		default:
 		}
 	case c != nil:

@@ -13,9 +13,8 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/overbook/overbook/harness/proc"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -77,7 +76,7 @@ func (p *Postgres) boot(ctx context.Context, o Options, bin, number string, cred
 		}
 	}
 	for try := 1; ; try++ {
-		port, err := freePort()
+		port, err := freePort(ctx)
 		if err != nil {
 			return err
 		}
@@ -146,13 +145,15 @@ func PostgresUser() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, &Problem{What: "start PostgreSQL", Why: "we are root, Postgres must not be, and there is neither a user postgres nor nobody",
-		Fix: "useradd --system postgres, or run as an ordinary user"}
+	return nil, &Problem{
+		What: "start PostgreSQL", Why: "we are root, Postgres must not be, and there is neither a user postgres nor nobody",
+		Fix: "useradd --system postgres, or run as an ordinary user",
+	}
 }
 
 // freePort gives a loopback port that nobody had a moment ago.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		return 0, &Problem{What: "find a free port", Where: "127.0.0.1", Err: err, Fix: "look at ip_local_port_range and at what holds ports (ss -s)"}
 	}

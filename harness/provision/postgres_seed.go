@@ -93,8 +93,10 @@ func (s seed) initdb(ctx context.Context, data string) error {
 		return errors.Join(fmt.Errorf("make PostgreSQL's data directory: %w", context.Cause(ctx)), p.Kill())
 	}
 	if p.ExitText() != "exit status 0" {
-		return &Problem{What: "make PostgreSQL's data directory", Where: filepath.Join(s.bin, "initdb"),
-			Why: p.ExitText() + "; its last output:\n    " + strings.Join(p.Tail(30), "\n    "), Fix: "check the free space and the rights of " + filepath.Dir(data)}
+		return &Problem{
+			What: "make PostgreSQL's data directory", Where: filepath.Join(s.bin, "initdb"),
+			Why: p.ExitText() + "; its last output:\n    " + strings.Join(p.Tail(30), "\n    "), Fix: "check the free space and the rights of " + filepath.Dir(data),
+		}
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package provision
 import "strings"
 
 // A Problem is something about this machine that keeps a part from coming up.
-type Problem struct {
+type Problem struct { //nolint:errname // read by people, who have a problem
 	What  string // what we were doing: "start WireMock"
 	Where string // file, address or command it is about; may be empty
 	Why   string // what was found

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/overbook/overbook/harness/provision"
+	"github.com/redis/go-redis/v9"
 )
 
 // up brings the parts up, and takes them down at the end. Where they are not
@@ -124,9 +123,14 @@ func checkRedis(t *testing.T, r *provision.Redis) {
 	}
 }
 
-func post(t *testing.T, url, body string, want int) string {
+func post(t *testing.T, url, body string, want int) {
 	t.Helper()
-	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,5 +142,4 @@ func post(t *testing.T, url, body string, want int) string {
 	if resp.StatusCode != want {
 		t.Fatalf("POST %s: %s, want %d: %s", url, resp.Status, want, text)
 	}
-	return string(text)
 }

@@ -11,9 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/overbook/overbook/harness/proc"
+	"github.com/redis/go-redis/v9"
 )
 
 // Redis is a server that is up, ours or given by URL.
@@ -97,7 +96,7 @@ func localRedis(ctx context.Context, o Options) (*Redis, error) {
 		return nil, &Problem{What: "start Redis", Where: bin, Err: err}
 	}
 	for try := 1; ; try++ {
-		port, err := freePort()
+		port, err := freePort(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -123,8 +122,10 @@ func localRedis(ctx context.Context, o Options) (*Redis, error) {
 // redisFlags: Redis overwrites its environment with its title, so the mark
 // goes into the title, which versions from 6.2 on allow.
 func redisFlags(o Options, version string, port int) []string {
-	args := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", o.WorkDir, "--daemonize", "no", "--tcp-backlog", "4096"}
+	args := []string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", o.WorkDir, "--daemonize", "no", "--tcp-backlog", "4096",
+	}
 	if o.MarkEnv != "" && !olderThan(version, 6, 2) {
 		args = append(args, "--proc-title-template", "{title} {listen-addr} "+o.MarkEnv)
 	}

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/overbook/overbook/harness/clock"
+	"golang.org/x/sys/unix"
 )
 
 const (

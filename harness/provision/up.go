@@ -181,7 +181,7 @@ func DefaultCacheDir() (string, error) {
 // childEnv is the environment of a part: what a program needs to run at all,
 // the run's mark, and nothing of what the caller happens to have set (PG*,
 // JAVA_TOOL_OPTIONS and the like change what is measured).
-func childEnv(o Options, extra ...string) []string {
+func childEnv(o Options) []string {
 	env := []string{"LC_ALL=C", "TZ=UTC"}
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "JAVA_HOME"} {
 		if v, ok := os.LookupEnv(name); ok {
@@ -191,7 +191,7 @@ func childEnv(o Options, extra ...string) []string {
 	if o.MarkEnv != "" {
 		env = append(env, o.MarkEnv)
 	}
-	return append(env, extra...)
+	return env
 }
 
 // choose runs the ways of getting a part in the order of preference. A way

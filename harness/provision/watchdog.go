@@ -65,11 +65,14 @@ func startWatchdog(session, dockerHost string) (*watchdog, error) {
 	}
 	_ = answer.SetReadDeadline(clock.Wall().Add(watchdogTimeout))
 	word, err := bufio.NewReader(answer).ReadString('\n')
-	if err != nil || strings.TrimSpace(word) != "ready" {
+	if err == nil && strings.TrimSpace(word) != "ready" {
+		err = fmt.Errorf("it said %q", word)
+	}
+	if err != nil {
 		alarm.Close()
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return nil, fmt.Errorf("start the watchdog of containers: it did not reach Docker (%q, %v)", word, err)
+		return nil, fmt.Errorf("start the watchdog of containers: it did not reach Docker: %w", err)
 	}
 	return &watchdog{cmd: cmd, pipe: alarm}, nil
 }

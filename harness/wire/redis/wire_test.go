@@ -16,11 +16,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	goredis "github.com/redis/go-redis/v9"
-	"pgregory.net/rapid"
-
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/wire/redis"
+	goredis "github.com/redis/go-redis/v9"
+	"pgregory.net/rapid"
 )
 
 const patience = 10 * time.Second // for what must happen, on a busy machine
@@ -28,7 +27,7 @@ const patience = 10 * time.Second // for what must happen, on a busy machine
 // echo is a server that sends back what it gets.
 func echo(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +77,7 @@ func open(w *redis.Wire) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := net.DialTimeout("tcp", u.Host, patience)
+	conn, err := (&net.Dialer{Timeout: patience}).Dial("tcp", u.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +238,7 @@ func TestCloseEndsEverythingAlsoDuringADelay(t *testing.T) {
 }
 
 func TestTargetThatIsDownBreaksTheConnection(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
