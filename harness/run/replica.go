@@ -26,7 +26,8 @@ type replica struct {
 	mu      sync.Mutex
 	process *proc.Process // nil when not running
 	url     string
-	stopped bool // by SIGSTOP
+	stopped bool          // by SIGSTOP
+	told    *proc.Process // whose death was told
 }
 
 func (r *replica) Name() string { return r.name }
@@ -133,15 +134,16 @@ func (r *replica) listening() bool {
 	return r.process != nil && !r.stopped
 }
 
-// died gives the exit of a server that ended although nobody ended it.
+// died gives, once, the exit of a server that ended although nobody ended it.
 func (r *replica) died() (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process == nil {
+	if r.process == nil || r.process == r.told {
 		return "", false
 	}
 	select {
 	case <-r.process.Done():
+		r.told = r.process
 		return fmt.Sprintf("%s ended by itself: %s\n%s", r.name, r.process.ExitText(), lastLines(joinLines(r.process.Tail(30)), 30)), true
 	default:
 		return "", false

@@ -94,6 +94,7 @@ func (s *session) conduct(ctx context.Context) harness.Record {
 			_, err := s.c.death() // of a part that only the counts would miss
 			return err
 		})
+		s.noteDeaths() // of servers that ended while they settled
 	}
 	calls := s.ledger()
 	s.phase("down", func() error { return s.down(ctx) })
@@ -226,7 +227,7 @@ func (s *session) drive(ctx context.Context) error {
 
 var errInterrupted = errors.New("interrupted")
 
-// noteDeaths notes servers that ended although nobody ended them.
+// noteDeaths notes, once each, servers that ended although nobody ended them.
 func (s *session) noteDeaths() {
 	for _, r := range s.servers {
 		if text, dead := r.died(); dead {
