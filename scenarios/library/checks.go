@@ -160,6 +160,9 @@ func stateText(n map[string]int) string {
 	for _, k := range slices.Sorted(maps.Keys(n)) {
 		parts = append(parts, strconv.Itoa(n[k])+" "+k)
 	}
+	if len(parts) == 0 {
+		return "no intent"
+	}
 	return strings.Join(parts, ", ")
 }
 

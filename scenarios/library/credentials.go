@@ -183,8 +183,14 @@ func backsOff() harness.Check {
 			}
 			greatest := 0.0
 			for _, r := range rows.Rows {
-				n, _ := r["looks"].(float64)
+				n, ok := r["looks"].(float64)
+				if !ok {
+					return harness.Undecided(harness.ReasonEnvironment, "an intent does not say how often it looked for a seat")
+				}
 				greatest = max(greatest, n)
+			}
+			if greatest == 0 {
+				return harness.Undecided(harness.ReasonVacuous, "no intent ever looked for a seat")
 			}
 			if greatest > most {
 				return harness.Violated([]harness.Evidence{{Text: check.Table(rows.Rows, 5)}}, "an intent looked for a seat %g times, at most %d allowed", greatest, most)
