@@ -69,11 +69,7 @@ type burst struct {
 // operations are in the order of the requests. When ctx ends after the
 // release the answers that are missing are given up.
 func (c *Client) Burst(ctx context.Context, targets []string, b harness.Burst) (harness.BurstReport, []harness.Operation, error) {
-	bu := &burst{c: c, name: b.Name, kind: b.Technique, buf: make([]byte, readSize)}
-	bu.report = harness.BurstReport{Name: b.Name, Requests: len(b.Requests), Technique: string(b.Technique)}
-	if bu.kind == harness.Auto {
-		bu.kind = harness.H1LastHeaderByte
-	}
+	bu := newBurst(c, b)
 	if err := bu.plan(targets, b); err != nil {
 		return bu.abort(err)
 	}
@@ -92,6 +88,14 @@ func (c *Client) Burst(ctx context.Context, targets []string, b harness.Burst) (
 	}
 	bu.collect(ctx)
 	return bu.finish(), bu.operations(), nil
+}
+
+func newBurst(c *Client, b harness.Burst) *burst {
+	kind := cmp.Or(b.Technique, harness.H1LastHeaderByte)
+	return &burst{
+		c: c, name: b.Name, kind: kind, buf: make([]byte, readSize),
+		report: harness.BurstReport{Name: b.Name, Requests: len(b.Requests), Technique: string(kind)},
+	}
 }
 
 // plan makes racers and lines, or says why the burst makes no sense.

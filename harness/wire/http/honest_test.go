@@ -177,8 +177,9 @@ func TestTheHandlerCannotStartEarly(t *testing.T) {
 		http.NotFound(rw, r)
 	})
 	w.Start()
-	bu := &burst{c: w.client(), kind: harness.H1LastHeaderByte, buf: make([]byte, readSize)}
-	if err := bu.plan(same(w.URL, n), harness.Burst{Requests: requests(n, func(int) string { return "{}" })}); err != nil {
+	b := harness.Burst{Requests: requests(n, func(int) string { return "{}" })}
+	bu := newBurst(w.client(), b)
+	if err := bu.plan(same(w.URL, n), b); err != nil {
 		t.Fatal(err)
 	}
 	defer bu.close()

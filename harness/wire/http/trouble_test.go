@@ -146,8 +146,9 @@ func TestEarlyAnswerFailsTheBurst(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	})
 	client := testClient(clock.New())
-	bu := &burst{c: client, kind: harness.H1LastHeaderByte, buf: make([]byte, readSize)}
-	if err := bu.plan(same(s.url, n), harness.Burst{Requests: requests(n, nil)}); err != nil {
+	b := harness.Burst{Requests: requests(n, nil)}
+	bu := newBurst(client, b)
+	if err := bu.plan(same(s.url, n), b); err != nil {
 		t.Fatal(err)
 	}
 	defer bu.close()
@@ -312,8 +313,9 @@ func TestNoMoreFiles(t *testing.T) {
 func TestServerThatAcceptsLate(t *testing.T) {
 	const n = 30
 	w := newWitness(t, nil)
-	bu := &burst{c: w.client(), kind: harness.H1LastHeaderByte, buf: make([]byte, readSize)}
-	if err := bu.plan(same("http://"+w.Listener.Addr().String(), n), harness.Burst{Requests: requests(n, nil)}); err != nil {
+	b := harness.Burst{Requests: requests(n, nil)}
+	bu := newBurst(w.client(), b)
+	if err := bu.plan(same("http://"+w.Listener.Addr().String(), n), b); err != nil {
 		t.Fatal(err)
 	}
 	defer bu.close()
