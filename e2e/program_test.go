@@ -226,3 +226,14 @@ func kill(t *testing.T, k kin, sig syscall.Signal) {
 		t.Fatalf("signal %s: %v", k, err)
 	}
 }
+
+// said waits until standard error has the text.
+func (r *running) said(t *testing.T, text string) {
+	t.Helper()
+	err := clock.Await(t.Context(), fmt.Sprintf("%q on standard error", text), 30*time.Second, 5*time.Millisecond, func(context.Context) (bool, string, error) {
+		return strings.Contains(r.stderr.String(), text), r.stderr.String(), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
