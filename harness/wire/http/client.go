@@ -70,7 +70,7 @@ func (c *Client) exchange(ctx context.Context, ra *racer) error {
 	defer unwatch()
 	head, held := ra.wire1()
 	n, err := cn.app().Write(append(head, held...))
-	ra.exposed = n > 0
+	ra.exposed = n > 0 || cn.tls != nil // TLS does not say how much of a record went out
 	if err != nil {
 		return causeOf(ctx, fmt.Errorf("send request: %w", err))
 	}
