@@ -33,8 +33,8 @@ doctor: build ## what this machine has, what is missing, and how to get it
 amplify: setup ## the write-amplification table again, and reports/published/ with it
 	@$(BIN) amplify --rounds 20 --out $(OUT) --markdown reports/published/amplify.md
 
-bench: setup ## burst spread against the floor, beside other clients (measure alone)
-	@$(GO) test -count=1 -run '^$$' -bench . -benchtime 1x ./harness/wire/http
+bench: setup ## spread of a burst against the floor, beside other clients (measure alone)
+	@$(GO) test ./harness/wire/http -run '^TestBurstSpread$$' -count=1 -v -timeout 20m -spread.rounds=60 -spread.publish=$(CURDIR)/reports/published
 
 suite20: setup ## the race suite twenty times: no FAIL, no UNKNOWN
 	@$(BIN) run --repeat 20 --out $(OUT)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,14 +12,12 @@ import (
 	"time"
 )
 
-const (
-	downloadTimeout = 5 * time.Minute
-	mavenJar        = "https://repo1.maven.org/maven2/org/wiremock/wiremock-standalone/" + WireMockVersion + "/wiremock-standalone-" + WireMockVersion + ".jar"
-)
+const downloadTimeout = 5 * time.Minute
 
 // FetchWireMock puts the pinned jar into the cache: out of the npm package
-// wiremock, or from Maven Central where there is no npm. Nothing gets its
-// final name before its sum is right. A jar that is there and right is kept.
+// wiremock, or from Maven Central by mvn where there is no npm. Both clients use
+// the registries that they are set up for. Nothing gets its final name before
+// its sum is right. A jar that is there and right is kept.
 func FetchWireMock(ctx context.Context, cacheDir string, progress func(string)) error {
 	target := JarPath(cacheDir)
 	if sum, err := fileSum(target); err == nil && sum == jarSHA256 {
@@ -38,17 +35,9 @@ func FetchWireMock(ctx context.Context, cacheDir string, progress func(string)) 
 	defer part.remove()
 	dir := part.dir
 	jar := filepath.Join(dir, "wiremock.jar")
-	if npm, err := exec.LookPath("npm"); err == nil {
-		progress("fetching WireMock " + WireMockVersion + " with npm (18 MB)")
-		err = packJar(ctx, npm, dir, jar)
-		if err != nil {
-			return &Problem{What: "fetch WireMock's jar", Where: "npm pack wiremock@" + WireMockVersion, Err: err, Fix: byHand(target)}
-		}
-	} else {
-		progress("fetching WireMock " + WireMockVersion + " from Maven Central (19 MB)")
-		if err := download(ctx, mavenJar, jar); err != nil {
-			return &Problem{What: "fetch WireMock's jar", Where: mavenJar, Err: err, Fix: "install npm and try again, or " + byHand(target)}
-		}
+	if err := fetchJar(ctx, dir, jar, progress); err != nil {
+		err.Fix = byHand(target)
+		return err
 	}
 	sum, err := fileSum(jar)
 	if err != nil {
@@ -86,21 +75,38 @@ func packJar(ctx context.Context, npm, dir, jar string) error {
 	return takeOut(packages[0], jar)
 }
 
-// download gets one file, to its end.
-func download(ctx context.Context, url, path string) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
+// fetchJar asks the first package client that is installed.
+func fetchJar(ctx context.Context, dir, jar string, progress func(string)) *Problem {
+	if npm, err := exec.LookPath("npm"); err == nil {
+		progress("fetching WireMock " + WireMockVersion + " with npm (18 MB)")
+		if err := packJar(ctx, npm, dir, jar); err != nil {
+			return &Problem{What: "fetch WireMock's jar", Where: "npm pack wiremock@" + WireMockVersion, Err: err}
+		}
+		return nil
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
+	if mvn, err := exec.LookPath("mvn"); err == nil {
+		progress("fetching WireMock " + WireMockVersion + " with mvn (19 MB)")
+		if err := copyArtifact(ctx, mvn, dir, jar); err != nil {
+			return &Problem{What: "fetch WireMock's jar", Where: "mvn dependency:copy of " + mavenArtifact, Err: err}
+		}
+		return nil
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(resp.Status)
+	return &Problem{What: "fetch WireMock's jar", Where: "npm, mvn", Why: "neither is installed (apt-get install npm brings the first)"}
+}
+
+const mavenArtifact = "org.wiremock:wiremock-standalone:" + WireMockVersion
+
+// copyArtifact lets mvn fetch the artifact into a repository of its own below
+// dir, so that nothing of the caller's plays a part.
+func copyArtifact(ctx context.Context, mvn, dir, jar string) error {
+	cmd := exec.CommandContext(ctx, mvn, "--batch-mode", "--quiet", "-Dmaven.repo.local="+filepath.Join(dir, "m2"),
+		"dependency:copy", "-Dartifact="+mavenArtifact, "-DoutputDirectory="+filepath.Join(dir, "out"))
+	cmd.Dir = dir
+	cmd.WaitDelay = stopGrace
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(out)))
 	}
-	return writeFile(path, resp.Body)
+	return os.Rename(filepath.Join(dir, "out", "wiremock-standalone-"+WireMockVersion+".jar"), jar)
 }
 
 func writeFile(path string, from io.Reader) error {

@@ -55,7 +55,7 @@ func (s *session) startDouble(ctx context.Context, d harness.Double, seed uint64
 	}
 	undo = append(undo, stop)
 	prefix := "/" + s.id + "/" + d.Name
-	remove, err := s.c.wiremock.Load(ctx, d.Mappings, map[string]string{"double.url": base, "prefix": prefix})
+	remove, err := s.c.wiremock.Load(ctx, d.Mappings, map[string]string{"double.url": s.c.parts.WireMock.Reach(base), "prefix": prefix})
 	if err != nil {
 		return nil, fmt.Errorf("load WireMock mappings: %w", err)
 	}
