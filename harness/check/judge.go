@@ -31,8 +31,27 @@ func Judge(s harness.Scenario, rec harness.Record) []harness.Verdict {
 	for _, c := range checks {
 		verdicts = append(verdicts, judgeOne(c, rec))
 	}
+	if len(rec.Trouble) > 0 {
+		consequences(verdicts[1:4], rec.Trouble[0].Reason)
+	}
 	return verdicts
 }
+
+// consequences takes what a broken environment or an interruption kept from
+// being observed together under that cause: an overlap that was not seen
+// because Postgres died is no finding of its own.
+func consequences(verdicts []harness.Verdict, cause harness.Reason) {
+	if cause != harness.ReasonEnvironment && cause != harness.ReasonInterrupted {
+		return
+	}
+	for i, v := range verdicts {
+		if v.Status == harness.Unknown {
+			verdicts[i].Reason, verdicts[i].Summary, verdicts[i].Evidence = cause, notJudged, []harness.Evidence{}
+		}
+	}
+}
+
+const notJudged = "not judged, for the run itself had trouble (see conduct)"
 
 // checksOf asks the scenario for its checks. A stored plan without a
 // parameter that they need makes it panic; that is an error here.
@@ -67,7 +86,7 @@ func judgeOne(c harness.Check, rec harness.Record) (v harness.Verdict) {
 		v.ID, v.Rule = c.ID, c.Rule
 	}()
 	if c.NeedsSettled && len(rec.Trouble) > 0 {
-		return harness.Undecided(rec.Trouble[0].Reason, "not judged, for the run itself had trouble (see conduct)")
+		return harness.Undecided(rec.Trouble[0].Reason, notJudged)
 	}
 	return c.Judge(rec)
 }

@@ -32,6 +32,7 @@ type app struct {
 	App
 	out, err    io.Writer
 	color       bool // on out
+	width       int  // of a line about a run; the whole text is in the block below
 	terminal    bool // err is a terminal: a status line is possible
 	interrupted context.Context
 	mark        string
@@ -56,6 +57,10 @@ func Main(a App, args []string, stdout, stderr *os.File) (code int) {
 		color:    term.IsTerminal(int(stdout.Fd())) && os.Getenv("NO_COLOR") == "",
 		terminal: term.IsTerminal(int(stderr.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 	}
+	run.width = fileWidth
+	if columns, _, err := term.GetSize(int(stdout.Fd())); err == nil && columns > 0 {
+		run.width = columns
+	}
 	root := run.root()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -63,6 +68,9 @@ func Main(a App, args []string, stdout, stderr *os.File) (code int) {
 	err := root.ExecuteContext(hard)
 	return report(stderr, err, soft.Err() != nil)
 }
+
+// fileWidth is how wide a line about a run gets where there is no terminal.
+const fileWidth = 200
 
 // signals gives a context that the second signal ends and one that the first ends.
 func signals(stderr io.Writer) (hard, soft context.Context, stop func()) {

@@ -146,7 +146,7 @@ func (a *app) server(ctx context.Context, id string) (run.Server, error) {
 		return run.Server{}, usage(err, "")
 	}
 	fmt.Fprintf(a.err, "planting %s: %s\n", m.ID, m.Title)
-	program, err := m.Build(ctx, root, filepath.Join(root, "bin", "mutants"))
+	program, err := m.Build(ctx, root, filepath.Join(root, "bin", "_mutants"))
 	switch {
 	case a.interrupted.Err() != nil:
 		return run.Server{}, environment(errors.New("interrupted before anything was run"), "")
@@ -247,9 +247,9 @@ func (a *app) one(ctx context.Context, f runFlags, p *progress, c *run.Conductor
 	p.done()
 	switch {
 	case f.json:
-		p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal}))
+		p.line("%s", reports.Line(result, reports.TextOptions{Color: a.terminal, Width: a.width}))
 	case !f.quiet:
-		fmt.Fprintln(a.out, reports.Line(result, reports.TextOptions{Color: a.color}))
+		fmt.Fprintln(a.out, reports.Line(result, reports.TextOptions{Color: a.color, Width: a.width}))
 	}
 	return unwritten
 }

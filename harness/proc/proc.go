@@ -64,7 +64,8 @@ type Process struct {
 	spec   Spec
 	cmd    *exec.Cmd
 	output *output
-	done   chan struct{}
+	exited chan struct{} // closed when the exit is seen
+	done   chan struct{} // closed when the output is read, too
 
 	mu     sync.Mutex // guards reaped: no signal is sent to a process id that may be somebody else's by now
 	reaped bool
@@ -120,7 +121,7 @@ func launch(s Spec) (*Process, error) {
 		out.close()
 		return nil, err
 	}
-	p := &Process{spec: s, cmd: cmd, output: out, done: make(chan struct{})}
+	p := &Process{spec: s, cmd: cmd, output: out, exited: make(chan struct{}), done: make(chan struct{})}
 	go p.reap(r)
 	return p, nil
 }
@@ -134,6 +135,7 @@ func (p *Process) reap(r *os.File) {
 		p.output.read(r)
 	}()
 	p.wait()
+	close(p.exited)
 
 	// Whoever left the group may hold the pipe open for ever.
 	bound := time.AfterFunc(drainBound, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
@@ -233,6 +235,10 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Match gives the ready line's match and submatches; nil before it came.
 func (p *Process) Match() []string { return p.output.matched() }
+
+// Exited is closed as soon as the exit of the process is seen; output of
+// others that hold its pipe may still come.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
 
 // Done is closed when the process is gone, its output read and its log closed.
 func (p *Process) Done() <-chan struct{} { return p.done }

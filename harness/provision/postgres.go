@@ -128,7 +128,7 @@ func (p *Postgres) Describe() string { return p.describe }
 func (p *Postgres) Done() <-chan struct{} {
 	switch {
 	case p.process != nil:
-		return p.process.Done()
+		return p.process.Exited()
 	case p.container != nil:
 		return p.container.done
 	}
@@ -151,7 +151,7 @@ func diedOf(name string, closing bool, process *proc.Process, c *container) erro
 		return nil
 	case process != nil:
 		select {
-		case <-process.Done():
+		case <-process.Exited():
 			return &Problem{
 				What: name + " died during the run", Why: process.ExitText() + "; its last output:\n    " + strings.Join(process.Tail(10), "\n    "),
 				Fix: "results since then are not to be trusted; look for memory pressure (dmesg) and run again",

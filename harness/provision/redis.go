@@ -150,7 +150,7 @@ func (r *Redis) Describe() string { return r.describe }
 func (r *Redis) Done() <-chan struct{} {
 	switch {
 	case r.process != nil:
-		return r.process.Done()
+		return r.process.Exited()
 	case r.container != nil:
 		return r.container.done
 	}

@@ -164,7 +164,7 @@ func (w *WireMock) Describe() string { return w.describe }
 func (w *WireMock) Done() <-chan struct{} {
 	switch {
 	case w.process != nil:
-		return w.process.Done()
+		return w.process.Exited()
 	case w.container != nil:
 		return w.container.done
 	}

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // part is one of the parts that all runs of a conductor share.
@@ -44,6 +45,21 @@ func (p part) how() error {
 		return err
 	}
 	return fmt.Errorf("%s died in the middle of the run", p.name)
+}
+
+// deathNotice is how long after an error it is asked whether a part has died:
+// a broken connection is seen a moment before the exit is.
+const deathNotice = 250 * time.Millisecond
+
+// deathBehind tells whether the death of a shared part is behind an error.
+func (c *Conductor) deathBehind() error {
+	ctx, cancel := context.WithTimeout(context.Background(), deathNotice)
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c.watchParts(ctx, end)
+	_, how := c.death()
+	return how
 }
 
 // Dead names the shared part that has died, "" when all are well. After that

@@ -38,6 +38,7 @@ type session struct {
 	servers   []*replica
 	client    *wirehttp.Client
 	clockBy   atomic.Int64 // offset of the servers' clocks, ns
+	felled    bool         // a shared part has died, and that was noted
 	next      atomic.Int64 // replica for the next unaddressed request
 	undo      []func(context.Context) error
 }
@@ -112,20 +113,39 @@ func (s *session) phase(name string, do func() error) bool {
 	if err == nil {
 		return true
 	}
-	reason := harness.ReasonEnvironment
+	if !s.fallen(name, err) {
+		s.rec.troubled(s.reasonFor(err), "%s: %v", name, err)
+	}
+	return false
+}
+
+func (s *session) reasonFor(err error) harness.Reason {
 	var late *clock.DeadlineError
 	var leak *leakError
 	switch {
 	case s.c.config.Interrupted.Err() != nil:
-		reason = harness.ReasonInterrupted
-	case s.c.Dead() != "": // whatever it led to
+		return harness.ReasonInterrupted
 	case errors.As(err, &late):
-		reason = harness.ReasonTimeout
+		return harness.ReasonTimeout
 	case errors.As(err, &leak):
-		reason = harness.ReasonLeak
+		return harness.ReasonLeak
 	}
-	s.rec.troubled(reason, "%s: %v", name, err)
-	return false
+	return harness.ReasonEnvironment
+}
+
+// fallen reports whether a shared part has died, which is then the trouble,
+// told once; the errors that it led to are only noted in the history.
+func (s *session) fallen(phase string, err error) bool {
+	how := s.c.deathBehind()
+	if how == nil {
+		return false
+	}
+	if !s.felled {
+		s.felled = true
+		s.rec.troubled(harness.ReasonEnvironment, "%s: %v", phase, how)
+	}
+	s.rec.event(harness.Event{Kind: harness.EventNote, Subject: phase, Text: err.Error()})
+	return true
 }
 
 // upUntilInterrupted gives up on the first Ctrl-C: nothing was driven yet.
