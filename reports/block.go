@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -26,6 +27,9 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	}
 	if rec, ok := recordOf(o.Records, r); ok {
 		for _, t := range rec.Trouble {
+			if conducted(r) {
+				break // that check says it, with its evidence
+			}
 			b.WriteString("  trouble of the run itself (" + oneLine(string(t.Reason)) + "): " + oneLine(t.Text) + "\n")
 		}
 	}
@@ -106,6 +110,11 @@ func writeCheck(b *strings.Builder, r harness.Result, v harness.Verdict, o TextO
 	for _, line := range checkDetails(r, v, o) {
 		b.WriteString(strings.TrimRight(checkIndent+line, " ") + "\n")
 	}
+}
+
+// conducted reports whether the check of the run itself found its trouble.
+func conducted(r harness.Result) bool {
+	return slices.ContainsFunc(r.Checks, func(v harness.Verdict) bool { return v.ID == "conduct" && checked(v) != harness.Pass })
 }
 
 // checkDetails is the body under a check: what to do, the evidence, the

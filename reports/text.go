@@ -134,11 +134,32 @@ func writePassed(b *strings.Builder, r harness.Result, o TextOptions) {
 // witnessLines is the evidence that a race took place.
 func witnessLines(r harness.Result) []string {
 	lines := burstLines(r.Bursts)
-	for _, w := range r.Witness {
-		lines = append(lines, witnessLine(w))
-	}
+	lines = append(lines, witnessesByKind(r.Witness)...)
 	for i, l := range lines {
 		lines[i] = oneLine(l)
+	}
+	return lines
+}
+
+// witnessesByKind gives a line to each witness that does not hold and to the
+// first of each kind that does; the others of the kind are counted.
+func witnessesByKind(list []harness.Witness) []string {
+	var lines []string
+	first, more := map[string]int{}, map[string]int{}
+	for _, w := range list {
+		_, seen := first[w.Kind]
+		switch {
+		case !w.Holds() || !seen:
+			if w.Holds() {
+				first[w.Kind] = len(lines)
+			}
+			lines = append(lines, witnessLine(w))
+		default:
+			more[w.Kind]++
+		}
+	}
+	for kind, n := range more {
+		lines[first[kind]] += fmt.Sprintf("; seen %d times more", n)
 	}
 	return lines
 }

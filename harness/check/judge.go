@@ -105,13 +105,26 @@ func conduct(s harness.Scenario, rec harness.Record) harness.Verdict {
 		v = harness.Undecided(harness.ReasonAssumption, "the record is of scenario %q, plan schema %d; judged as %q, schema 1", p.Scenario, p.SchemaVersion, s.Name)
 	}
 	if len(rec.Trouble) > 0 {
-		texts := make([]string, 0, len(rec.Trouble))
-		for _, t := range rec.Trouble {
-			texts = append(texts, t.Text)
-		}
-		v = harness.Undecided(cmp.Or(rec.Trouble[0].Reason, harness.ReasonChecker), "%s", strings.Join(texts, "; "))
+		v = troubled(rec.Trouble)
 	}
 	v.ID = "conduct"
+	return v
+}
+
+// troubled says what the trouble was, in one sentence; what a process printed
+// at its end is the evidence.
+func troubled(trouble []harness.Trouble) harness.Verdict {
+	heads := make([]string, 0, len(trouble))
+	evidence := []harness.Evidence{}
+	for _, t := range trouble {
+		head, _, more := strings.Cut(t.Text, "\n")
+		heads = append(heads, head)
+		if more {
+			evidence = append(evidence, harness.Evidence{Text: t.Text})
+		}
+	}
+	v := harness.Undecided(cmp.Or(trouble[0].Reason, harness.ReasonChecker), "%s", strings.Join(heads, "; "))
+	v.Evidence = evidence
 	return v
 }
 

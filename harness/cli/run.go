@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -219,6 +221,9 @@ func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo [
 			continue
 		}
 		out.broken = a.one(ctx, f, p, c, t, server, &out)
+	}
+	if len(out.suite.Skipped) > 0 {
+		p.line("not run: %s", strings.Join(slices.Compact(slices.Clone(out.suite.Skipped)), ", "))
 	}
 	if dead, n := c.Dead(), len(out.suite.Skipped); dead != "" && n > 0 {
 		out.broken = errors.Join(out.broken, fmt.Errorf("%s died, so that %s could not be done", dead, plural(n, "run")))
