@@ -142,7 +142,7 @@ func (r *replica) died() (string, bool) {
 		return "", false
 	}
 	select {
-	case <-r.process.Done():
+	case <-r.process.Exited():
 		r.told = r.process
 		return fmt.Sprintf("%s ended by itself: %s\n%s", r.name, r.process.ExitText(), lastLines(joinLines(r.process.Tail(30)), 30)), true
 	default:

@@ -248,21 +248,30 @@ func (s *session) drive(ctx context.Context) error {
 var errInterrupted = errors.New("interrupted")
 
 // noteDeaths notes, once each, servers that ended although nobody ended them.
-func (s *session) noteDeaths() {
+func (s *session) noteDeaths() (some bool) {
 	for _, r := range s.servers {
 		if text, dead := r.died(); dead {
 			s.rec.troubled(harness.ReasonEnvironment, "%s", text)
+			some = true
 		}
 	}
+	return some
 }
 
-// settle waits for the scenario's condition.
+// settle waits for the scenario's condition. A death ends it: what waits for
+// the dead would never come, and the run is no pass anyway.
 func (s *session) settle(ctx context.Context) error {
 	w := s.scenario.Settle
 	if w.SQL == "" {
 		return nil
 	}
 	return clock.Await(ctx, w.Doc, w.Deadline, awaitPause, func(ctx context.Context) (bool, string, error) {
+		if s.noteDeaths() {
+			return true, "", nil
+		}
+		if _, err := s.c.death(); err != nil {
+			return false, "", err
+		}
 		rows, err := s.db.Query(ctx, w.SQL)
 		if err != nil {
 			return false, "", err
