@@ -107,19 +107,21 @@ type Record struct {
 	_        struct{}
 }
 
-// An ActivitySample is one look at the database sessions of the servers under test.
+// An ActivitySample is one look at the database sessions of the servers under
+// test. What it saw was so at some instant that is not earlier than At.
 type ActivitySample struct {
 	At   time.Duration     `json:"at_ns"`
-	Open []OpenTransaction `json:"open,omitempty"` // sessions idle in a transaction at that instant
+	Open []OpenTransaction `json:"open,omitempty"` // sessions idle in a transaction
 	_    struct{}
 }
 
 // An OpenTransaction is a session that is idle in a transaction.
 type OpenTransaction struct {
-	Replica string        `json:"replica"`  // application_name
-	PID     int           `json:"pid"`      // backend
-	Since   time.Duration `json:"since_ns"` // when it fell idle
-	Query   string        `json:"query"`    // its last statement
+	Replica string        `json:"replica"`          // application_name
+	PID     int           `json:"pid"`              // backend
+	Period  string        `json:"period,omitempty"` // when it fell idle by the database's clock: the same text is the same period
+	Since   time.Duration `json:"since_ns"`         // it fell idle at this instant or earlier
+	Query   string        `json:"query"`            // its last statement
 	_       struct{}
 }
 

@@ -16,7 +16,7 @@ const (
 	shortestCall = 60 * time.Millisecond // shorter calls can't be told apart by sampling
 	leastSamples = 3                     // within one call
 	coveredShare = 0.8                   // of the call, idle in one and the same transaction
-	startSlack   = 5 * time.Millisecond  // the transaction may fall idle this much after we have the request
+	startSlack   = 5 * time.Millisecond  // a sample this soon after the transaction fell idle may not show it yet
 )
 
 // NoOpenTransaction makes the check that no session of a server had a
@@ -41,12 +41,12 @@ func NoOpenTransaction(id, upstream string) harness.Check {
 				continue
 			}
 			judged++
-			tx, held := heldThrough(samples, c, servers)
+			tx, held := heldThrough(samples, c, end, servers)
 			switch {
 			case !held:
 			case tx.Replica != c.Caller:
 				doubt = fmt.Sprintf("a session of %q was idle in a transaction all through call %d, and no server has that name", tx.Replica, c.Seq)
-			case !covered(samples, c, end):
+			case !covered(samples, c, tx.Since, end):
 				doubt = fmt.Sprintf("%s backend %d was idle in a transaction from before call %d, but the last sample was too early to say how long", tx.Replica, tx.PID, c.Seq)
 			default:
 				wrong = append(wrong, harness.Evidence{Ops: opsOf(c), Text: fmt.Sprintf(
@@ -109,30 +109,49 @@ func during(samples []harness.ActivitySample, from, to time.Duration) []harness.
 	return in
 }
 
-// covered says whether the samples reach nearly to the end of the call.
-func covered(samples []harness.ActivitySample, c harness.UpstreamCall, end time.Duration) bool {
+// covered says whether the samples show the transaction over nearly all of the call.
+func covered(samples []harness.ActivitySample, c harness.UpstreamCall, from, end time.Duration) bool {
 	last := samples[len(samples)-1]
-	return float64(last.At-c.Received) >= coveredShare*float64(end-c.Received)
+	return float64(last.At-max(from, c.Received)) >= coveredShare*float64(end-c.Received)
 }
 
-// heldThrough finds a transaction that fell idle before the call came and was
-// idle in every sample of it. One of the caller is preferred; one of a session
-// that no server owns by its name may be the caller's too.
-func heldThrough(samples []harness.ActivitySample, c harness.UpstreamCall, servers map[string]bool) (found harness.OpenTransaction, held bool) {
-	last := samples[len(samples)-1]
-	for _, tx := range last.Open {
-		if (tx.Replica != c.Caller && servers[tx.Replica]) || tx.Since > c.Received+startSlack {
+// heldThrough finds a transaction that fell idle at the beginning of the call
+// and was idle in every sample from then on. One of the caller is preferred;
+// one of a session that no server owns by its name may be the caller's too.
+func heldThrough(samples []harness.ActivitySample, c harness.UpstreamCall, end time.Duration, servers map[string]bool) (found harness.OpenTransaction, held bool) {
+	late := c.Received + time.Duration((1-coveredShare)*float64(end-c.Received))
+	for _, tx := range samples[len(samples)-1].Open {
+		if tx.Replica != c.Caller && servers[tx.Replica] {
 			continue
 		}
-		inAll := true
-		for _, s := range samples {
-			inAll = inAll && (s.At < c.Received+startSlack || slices.ContainsFunc(s.Open, func(o harness.OpenTransaction) bool {
-				return o.PID == tx.PID && o.Replica == tx.Replica
-			}))
-		}
-		if inAll && (!held || tx.Replica == c.Caller) {
+		tx.Since = since(samples, tx)
+		inAll := !slices.ContainsFunc(samples, func(s harness.ActivitySample) bool {
+			return s.At >= max(tx.Since, c.Received)+startSlack && !slices.ContainsFunc(s.Open, samePeriod(tx))
+		})
+		if inAll && tx.Since <= late && (!held || tx.Replica == c.Caller) {
 			found, held = tx, true
 		}
 	}
 	return found, held
+}
+
+// since is the best that the samples know about when a transaction fell idle.
+// Each gives an instant that is too late by as long as it took to look.
+func since(samples []harness.ActivitySample, tx harness.OpenTransaction) time.Duration {
+	best := tx.Since
+	for _, s := range samples {
+		for _, o := range s.Open {
+			if samePeriod(tx)(o) {
+				best = min(best, o.Since)
+			}
+		}
+	}
+	return best
+}
+
+// samePeriod recognises one idle period of one session.
+func samePeriod(tx harness.OpenTransaction) func(harness.OpenTransaction) bool {
+	return func(o harness.OpenTransaction) bool {
+		return o.PID == tx.PID && o.Replica == tx.Replica && o.Period == tx.Period
+	}
 }

@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -57,6 +58,14 @@ func TestOpenTransactionIsSeen(t *testing.T) {
 	runAnomalies(t, []anomaly{
 		{"all through the call", idle("sut-1", 105, 0, 999), "open", harness.Failed, "", held},
 		{"idle just after we had the request", idle("sut-1", 113, 113, 999), "open", harness.Failed, "", held},
+		{"looks that took long", func(r *harness.Record) {
+			idle("sut-1", 105, 0, 999)(r)
+			for i := range r.Activity { // all but one know the beginning 30 ms too late
+				if i != 4 {
+					r.Activity[i].Open[0].Since += at(30)
+				}
+			}
+		}, "open", harness.Failed, "", held},
 		{"nearly to the end", idle("sut-1", 105, 0, 999), "open", harness.Failed, "", held},
 		{"no samples", samples(0, 0), "open", harness.Unknown, vacuous, tooFew},
 		{"two samples", samples(185, 999), "open", harness.Unknown, vacuous, tooFew},
@@ -96,6 +105,13 @@ func TestInnocentTransactions(t *testing.T) {
 		"the first part of the call only":     idle("sut-1", 105, 0, 180),
 		"begun in the middle of the call":     idle("sut-1", 150, 150, 999),
 		"busy in between":                     both(idle("sut-1", 105, 0, 140), idle("sut-1", 105, 160, 999)),
+		"one transaction after the other": func(r *harness.Record) {
+			idle("sut-1", 105, 0, 999)(r)
+			for i := range r.Activity {
+				r.Activity[i].Open[0].Period = strconv.Itoa(i / 3)
+				r.Activity[i].Open[0].Since = r.Activity[i/3*3].At - at(2)
+			}
+		},
 		"another server's":                    both(server("sut-2"), idle("sut-2", 105, 0, 999)),
 		"early samples, but all of them free": samples(0, 150),
 		"server stopped before the call":      both(stop(50), idle("sut-1", 140, 140, 150)),

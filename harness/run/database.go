@@ -70,7 +70,7 @@ func (d *database) Exec(ctx context.Context, sql string, args ...any) (int64, er
 // samplePause is the time between two looks at pg_stat_activity.
 const samplePause = 10 * time.Millisecond
 
-const sampleSQL = `select application_name, pid, (extract(epoch from clock_timestamp() - state_change) * 1e9)::bigint, left(query, 200)
+const sampleSQL = `select application_name, pid, state_change::text, (extract(epoch from clock_timestamp() - state_change) * 1e9)::bigint, left(query, 200)
 from pg_stat_activity
 where datname = current_database() and state like 'idle in transaction%' and application_name <> '` + observer + `'`
 
@@ -114,19 +114,20 @@ func (s *session) sampleSessions(ctx context.Context) (harness.ActivitySample, e
 	if err != nil {
 		return harness.ActivitySample{}, err
 	}
-	sample := harness.ActivitySample{}
+	sample := harness.ActivitySample{At: before}
 	for rows.Next() {
 		var tx harness.OpenTransaction
 		var idle int64
-		if err := rows.Scan(&tx.Replica, &tx.PID, &idle, &tx.Query); err != nil {
+		if err := rows.Scan(&tx.Replica, &tx.PID, &tx.Period, &idle, &tx.Query); err != nil {
 			return sample, errors.Join(err, rows.Err())
 		}
 		tx.Since = time.Duration(idle) // turned into an instant below
 		sample.Open = append(sample.Open, tx)
 	}
-	sample.At = before + (s.rec.clock.Now()-before)/2
+	// The look was taken between before and after: each bound on its safe side.
+	after := s.rec.clock.Now()
 	for i := range sample.Open {
-		sample.Open[i].Since = sample.At - sample.Open[i].Since
+		sample.Open[i].Since = after - sample.Open[i].Since
 	}
 	return sample, rows.Err()
 }
