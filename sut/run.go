@@ -160,11 +160,11 @@ func stopInOrder(ctx context.Context, log *slog.Logger, service *library.Service
 	go func() { answered <- server.Shutdown(ctx) }()
 	drained := service.Drain(ctx)
 	err := errors.Join(drained, <-answered)
-	service.Close()
 	if err != nil {
 		log.Warn("not everything ended within the grace; what is RESERVING will be decided by a reaper", "error", err)
 		_ = server.Close() // it is closed either way
 	}
+	service.Close()
 	log.Info("stopped")
 	return exitStopped
 }

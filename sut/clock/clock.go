@@ -3,9 +3,9 @@
 // so that minutes pass at once and every replica agrees on what time it is.
 //
 // Two kinds of time are kept apart. Validity (leases, expiry, suppression,
-// backoff, intervals) is server time: [Clock.Now], [Clock.SleepUntil]. Waiting
-// for somebody on a network (deadlines of calls, how long a client waits) is
-// machine time: [Mono], context deadlines.
+// backoff, intervals) is server time: [Clock.Now], [Clock.Sleep]. Waiting for
+// somebody on a network (deadlines of calls, how long a client waits) is
+// machine time: [Mono], [Pause], context deadlines.
 //
 // What must not happen here: anything but time. Nobody else in the server
 // calls time.Now.
@@ -54,17 +54,32 @@ func (c *Clock) Set(offset time.Duration) {
 	c.changed = make(chan struct{})
 }
 
-// Sleep waits for d of server time. It gives the context's error when that
-// ends first.
+// Sleep waits until d of server time has passed since the call, but never for
+// more than d of machine time: a clock that is turned on ends it early, one
+// that is turned back does not make a periodic job stand still. It gives the
+// context's error when that ends first.
 func (c *Clock) Sleep(ctx context.Context, d time.Duration) error {
-	return c.SleepUntil(ctx, c.Now().Add(d))
+	return c.sleepUntil(ctx, c.Now().Add(d), Mono()+d)
 }
 
-// SleepUntil waits until server time has reached t, however the offset
-// changes meanwhile. It gives the context's error when that ends first.
-func (c *Clock) SleepUntil(ctx context.Context, t time.Time) error {
+// Pause waits for d of machine time, whatever the clock does: for retries. It
+// gives the context's error when that ends first.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sleepUntil waits for whichever comes first: server time t, machine time end.
+func (c *Clock) sleepUntil(ctx context.Context, t time.Time, end time.Duration) error {
 	for {
 		left, changed := c.left(t)
+		left = min(left, end-Mono())
 		if left <= 0 {
 			return ctx.Err()
 		}

@@ -59,6 +59,32 @@ func TestSetEndsSleepersWhoseTimeHasCome(t *testing.T) {
 	})
 }
 
+func TestTurningBackDoesNotLengthenSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New(time.Hour)
+		slept := make(chan time.Duration, 1)
+		go func() {
+			before := time.Now()
+			_ = c.Sleep(t.Context(), time.Minute)
+			slept <- time.Since(before).Round(time.Second)
+		}()
+		synctest.Wait()
+		c.Set(0)
+		if got := <-slept; got != time.Minute {
+			t.Errorf("slept %v, want the minute that was asked for", got)
+		}
+	})
+}
+
+func TestPauseIsMachineTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := time.Now()
+		if err := clock.Pause(t.Context(), time.Second); err != nil || time.Since(before) != time.Second {
+			t.Errorf("Pause = %v after %v, want a second", err, time.Since(before))
+		}
+	})
+}
+
 func TestSleepEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/overbook/overbook/sut/clock"
 	"github.com/overbook/overbook/sut/httpapi"
 	"github.com/overbook/overbook/sut/lease"
 	"github.com/overbook/overbook/sut/upstream"
@@ -117,7 +118,7 @@ func (s *Service) conclude(ctx context.Context, i intent, e ending) (ended []rec
 		}
 		s.log.Warn("ending not stored", "intent", i.IntentID, "state", e.State, "try", try, "error", err)
 		troubled = true
-		if try == tries || s.cfg.Clock.Sleep(ctx, s.store.pause(try+3)) != nil {
+		if try == tries || clock.Pause(ctx, s.store.pause(try+3)) != nil {
 			return nil, false // the lease runs out and the reaper reads the charge
 		}
 	}

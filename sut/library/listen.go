@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/overbook/overbook/sut/clock"
 )
 
 // Reconnecting to Postgres: first after this, doubling up to the other.
@@ -41,7 +43,7 @@ func (s *Service) hear(ctx context.Context, conn *pgx.Conn) {
 			var err error
 			if conn, err = s.listen(ctx); err != nil {
 				s.log.Warn("lost the session that hears other replicas, trying again", "error", err)
-				if s.cfg.Clock.Sleep(ctx, pause) != nil {
+				if clock.Pause(ctx, pause) != nil {
 					return
 				}
 				pause = min(2*pause, reconnectMost)

@@ -146,7 +146,7 @@ func (s *Service) Close() {
 func (s *Service) freeSeats(ctx context.Context, who upstream.Caller) (v cache.Value[[]upstream.Seat], err error) {
 	for range readTries {
 		var joined bool
-		v, joined, err = s.list.Get(ctx, "seats", func(ctx context.Context) ([]upstream.Seat, error) { return s.pyxis.Seats(ctx, who) })
+		v, joined, err = s.list.Get(ctx, "seats", func(context.Context) ([]upstream.Seat, error) { return s.pyxis.Seats(s.hard, who) })
 		if !joined || !errors.Is(err, upstream.ErrRejected) {
 			break
 		}
@@ -156,7 +156,7 @@ func (s *Service) freeSeats(ctx context.Context, who upstream.Caller) (v cache.V
 
 // currentCharge is the student's charge through the cache.
 func (s *Service) currentCharge(ctx context.Context, who upstream.Caller) (*upstream.Charge, error) {
-	v, _, err := s.charges.Get(ctx, who.Student, func(ctx context.Context) (*upstream.Charge, error) { return s.pyxis.CurrentCharge(ctx, who) })
+	v, _, err := s.charges.Get(ctx, who.Student, func(context.Context) (*upstream.Charge, error) { return s.pyxis.CurrentCharge(s.hard, who) })
 	return v.V, err
 }
 

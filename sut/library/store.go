@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -44,7 +45,10 @@ func backgroundShare(size int) int { return min(max(size/5, 1), 8) }
 
 // openStore opens every connection and prepares every statement on it.
 func openStore(ctx context.Context, cfg Config, instance string) (*store, error) {
-	s := &store{clock: cfg.Clock, replica: cfg.Replica, instance: instance, jitter: rand.New(rand.NewPCG(1, uint64(time.Duration(len(instance)))))} //nolint:gosec // spreads retries, hides nothing
+	seed := fnv.New64a()
+	_, _ = seed.Write([]byte(instance))              // a hash takes anything
+	jitter := rand.New(rand.NewPCG(seed.Sum64(), 0)) //nolint:gosec // spreads retries, hides nothing
+	s := &store{clock: cfg.Clock, replica: cfg.Replica, instance: instance, jitter: jitter}
 	background := backgroundShare(cfg.PoolSize)
 	var err error
 	if s.requests, err = openPool(ctx, cfg, cfg.PoolSize-background-1); err != nil {
@@ -137,7 +141,7 @@ func (s *store) transact(ctx context.Context, pool *pgxpool.Pool, fill func(*pgx
 		if err == nil || !worthRepeating(err) || try == tries {
 			return err
 		}
-		if err := s.clock.Sleep(ctx, s.pause(try)); err != nil {
+		if err := clock.Pause(ctx, s.pause(try)); err != nil {
 			return err
 		}
 	}

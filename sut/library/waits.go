@@ -2,6 +2,7 @@ package library
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -29,7 +30,9 @@ func (w *worker) watchWaits(ctx context.Context) {
 			if ctx.Err() != nil || w.isStopped() {
 				return
 			}
-			w.serveWait(ctx, wt, given)
+			if !w.serveWait(ctx, wt, given) {
+				break
+			}
 		}
 	}
 }
@@ -40,7 +43,9 @@ func (w *worker) isStopped() bool {
 	return w.stopped
 }
 
-func (w *worker) serveWait(ctx context.Context, wt wait, given map[string]bool) {
+// serveWait sees one wait through, up to its upstream call. false: pyxis gives
+// no answer, so there is no use in asking for the others now.
+func (w *worker) serveWait(ctx context.Context, wt wait, given map[string]bool) bool {
 	s := w.svc
 	list, err := s.freeSeats(ctx, callerOf(wt.intent))
 	if err != nil {
@@ -49,12 +54,13 @@ func (w *worker) serveWait(ctx context.Context, wt wait, given map[string]bool) 
 	if seat := candidate(wt, list, given); seat != "" {
 		given[seat] = true
 		if w.reserveFor(ctx, wt, seat, list) {
-			return
+			return true
 		}
 	}
 	if err := s.store.postpone(ctx, wt, s.cfg.Clock.Now().Add(s.cfg.backoff(wt.Looks))); err != nil {
 		s.log.Warn("wait could not be postponed", "intent", wt.IntentID, "error", err)
 	}
+	return !errors.Is(err, upstream.ErrUnavailable)
 }
 
 // candidate picks a free seat for a wait: the first wanted one, or the first
@@ -83,6 +89,7 @@ func (w *worker) reserveFor(ctx context.Context, wt wait, seat string, list cach
 	}
 	s := w.svc
 	asked, until := clock.Mono(), s.cfg.Clock.Now().Add(s.cfg.Lease)
+	// What was learnt about the seat at the same instant counts as later.
 	claimed, err := s.store.claimWait(ctx, wt.IntentID, seat, list.AsOf.Add(-time.Microsecond), until)
 	if err != nil || claimed == nil {
 		if err != nil {

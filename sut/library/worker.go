@@ -107,7 +107,7 @@ func (w *worker) free() {
 func (w *worker) turn(ctx context.Context, seat string) (more bool) {
 	s := w.svc
 	release, taken := s.seats.Acquire(ctx, seat)
-	if taken && !w.outOfPatience(seat) {
+	if !w.mayClaim(seat, taken) {
 		return false // the holder's notification or the tick brings us back
 	}
 	defer release()
@@ -139,18 +139,18 @@ func (w *worker) execute(ctx context.Context, i intent, l lease.Lease) (more boo
 	return stored && !e.Decisive
 }
 
-// outOfPatience notes that another replica holds the seat's lock and reports
-// whether it has done so for too long.
-func (w *worker) outOfPatience(seat string) bool {
+// mayClaim leaves a seat whose lock another replica holds to that replica,
+// but not for longer than our patience lasts.
+func (w *worker) mayClaim(seat string, taken bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := clock.Mono()
-	since, known := w.refused[seat]
-	if known && now-since >= seatLockPatience {
+	since, refused := w.refused[seat]
+	if !taken || (refused && now-since >= seatLockPatience) {
 		delete(w.refused, seat)
 		return true
 	}
-	if !known {
+	if !refused {
 		if len(w.refused) >= pendingMost {
 			clear(w.refused) // forgetting only makes us patient again
 		}
