@@ -74,7 +74,7 @@ func Await(ctx context.Context, what string, deadline, pause time.Duration, hold
 		}
 		select {
 		case <-ctx.Done():
-			if context.Cause(ctx) == errDeadline {
+			if errors.Is(context.Cause(ctx), errDeadline) {
 				return &DeadlineError{What: what, Last: last, In: deadline}
 			}
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))

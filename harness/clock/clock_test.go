@@ -81,8 +81,7 @@ func TestAwaitDeadlineInTheMiddleOfAQuestion(t *testing.T) {
 		<-ctx.Done()
 		return false, "", ctx.Err()
 	})
-	var late *clock.DeadlineError
-	if !errors.As(err, &late) {
+	if _, late := errors.AsType[*clock.DeadlineError](err); !late {
 		t.Error(err)
 	}
 }
