@@ -60,7 +60,7 @@ func BuildArchive(ctx context.Context, cacheDir string, progress func(string)) e
 	if err != nil {
 		return err
 	}
-	defer work.remove()
+	defer func() { _ = work.remove() }() // what stays is swept at the next start
 	dir := work.dir
 	part := filepath.Join(dir, "wiremock.jsa")
 	if err := a.dump(ctx, dir, part); err != nil {

@@ -14,8 +14,9 @@ import (
 	dockercontainer "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
-	"github.com/overbook/overbook/harness/clock"
 	"github.com/testcontainers/testcontainers-go"
+
+	"github.com/overbook/overbook/harness/clock"
 )
 
 const (

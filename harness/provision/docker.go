@@ -67,12 +67,12 @@ func (s *dockerSession) connect(ctx context.Context) (err error) {
 var quiet = sync.OnceFunc(func() {
 	log.SetDefault(log.NewNoopLogger())
 	if _, set := os.LookupEnv("TESTCONTAINERS_RYUK_DISABLED"); !set {
-		os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
+		_ = os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
 	}
 	// In a container with a daemon of its own the published ports are on our
 	// loopback, but testcontainers would look for them at the gateway.
 	if _, set := os.LookupEnv("TESTCONTAINERS_HOST_OVERRIDE"); !set && ownBridge() {
-		os.Setenv("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
+		_ = os.Setenv("TESTCONTAINERS_HOST_OVERRIDE", "127.0.0.1")
 	}
 })
 

@@ -32,7 +32,7 @@ func FetchWireMock(ctx context.Context, cacheDir string, progress func(string)) 
 	if err != nil {
 		return err
 	}
-	defer part.remove()
+	defer func() { _ = part.remove() }() // what stays is swept at the next start
 	dir := part.dir
 	jar := filepath.Join(dir, "wiremock.jar")
 	if err := fetchJar(ctx, dir, jar, progress); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/proc"
 	"github.com/overbook/overbook/harness/provision"

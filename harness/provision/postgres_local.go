@@ -13,8 +13,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/overbook/overbook/harness/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/overbook/overbook/harness/proc"
 )
 
 const (

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/overbook/overbook/harness/provision"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/overbook/overbook/harness/provision"
 )
 
 // up brings the parts up, and takes them down at the end. Where they are not

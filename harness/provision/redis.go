@@ -11,8 +11,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overbook/overbook/harness/proc"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/overbook/overbook/harness/proc"
 )
 
 // Redis is a server that is up, ours or given by URL.

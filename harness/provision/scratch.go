@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/overbook/overbook/harness/clock"
 	"golang.org/x/sys/unix"
+
+	"github.com/overbook/overbook/harness/clock"
 )
 
 const (
