@@ -86,6 +86,7 @@ func (p *proto2) settings(f *http2.SettingsFrame) {
 				st.window += int(s.Val) - p.initial
 			}
 			p.initial = int(s.Val)
+		default: // says nothing about what we may send
 		}
 		return nil
 	})
@@ -120,7 +121,7 @@ func (p *proto2) reset(f *http2.RSTStreamFrame, at time.Duration) {
 	case s == nil:
 		p.err = bad("reset of the stream %d, which does not exist", f.StreamID)
 	case !p.released:
-		p.earlies++
+		p.unasked++
 	default:
 		p.fail(s, load.Errorf(load.ClassReset, "the server reset the stream (%v)", f.ErrCode), at)
 	}
@@ -145,7 +146,7 @@ func (p *proto2) headers(whole bool, at time.Duration) {
 	case s == nil:
 		p.err = bad("answer on the stream %d, which does not exist", p.block.stream)
 	case !p.released:
-		p.earlies++
+		p.unasked++
 	case s.ra.ended != 0: // given up before
 	case s.a.status != 0: // trailers
 		if !p.block.end {
@@ -201,7 +202,7 @@ func (p *proto2) data(f *http2.DataFrame, at time.Duration) {
 		p.err = bad("data on the stream %d, which does not exist", f.StreamID)
 		return
 	case !p.released:
-		p.earlies++
+		p.unasked++
 		return
 	case s.ra.ended != 0:
 		return

@@ -39,7 +39,7 @@ type proto2 struct {
 	settled    bool // the server's settings came
 	pinged     bool // the server answered our ping
 	released   bool
-	earlies    int
+	unasked    int // answers that came before the release
 	maxStreams uint32
 	maxFrame   int
 	window     int // what we may still send on the connection
@@ -229,8 +229,8 @@ func (p *proto2) early(b []byte) (int, error) {
 	p.released = false
 	p.take(b, 0)
 	p.released = true
-	n := p.earlies
-	p.earlies = 0
+	n := p.unasked
+	p.unasked = 0
 	return n, p.err
 }
 

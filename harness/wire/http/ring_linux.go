@@ -135,9 +135,9 @@ func (r *ring) submit() int {
 		case 0:
 			return int(took)
 		case unix.EINTR:
-			continue
+		default:
+			return 0
 		}
-		return 0
 	}
 }
 

@@ -134,8 +134,8 @@ func transferNow(call uintptr, fd int, p []byte, flags uintptr) (int, error) {
 		case 0:
 			return int(n), nil
 		case unix.EINTR:
-			continue
+		default:
+			return 0, errno
 		}
-		return 0, errno
 	}
 }

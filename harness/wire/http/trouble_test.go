@@ -223,7 +223,7 @@ func TestGivingUpAfterTheRelease(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	var n atomic.Int64
 	hold := make(chan struct{})
-	w := newWitness(t, func(_ http.ResponseWriter, r *http.Request) {
+	w := newWitness(t, func(http.ResponseWriter, *http.Request) {
 		if n.Add(1) == 10 {
 			cancel(errors.New("stopped by the user"))
 		}
