@@ -16,10 +16,11 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/overbook/overbook/harness/clock"
-	"github.com/overbook/overbook/harness/wire/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
+
+	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/harness/wire/redis"
 )
 
 const patience = 10 * time.Second // for what must happen, on a busy machine

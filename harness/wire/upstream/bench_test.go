@@ -28,7 +28,7 @@ func BenchmarkCall(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer w.Close() //nolint:errcheck // a benchmark
+	defer w.Close()
 	for name, url := range map[string]string{"direct": target.URL, "wire": w.URL("sut-1")} {
 		for _, callers := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%s/%d", name, callers), func(b *testing.B) { burst(b, url, callers) })
@@ -47,7 +47,7 @@ func burst(b *testing.B, url string, callers int) {
 	for range callers {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
-				resp, err := client.Post(url+"/reserve", "application/json", bytes.NewReader([]byte(`{"seat":"A-001"}`))) //nolint:noctx // a benchmark
+				resp, err := client.Post(url+"/reserve", "application/json", bytes.NewReader([]byte(`{"seat":"A-001"}`)))
 				if err != nil {
 					b.Error(err)
 					return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/wire/upstream"
 )

@@ -18,7 +18,7 @@ import (
 // gives what it read of the last one. It closes after an answer that says so.
 func scripted(t *testing.T, answer string) (url string, last func() string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed below
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func scripted(t *testing.T, answer string) (url string, last func() string) {
 	var read string
 	var wg sync.WaitGroup
 	one := func(c net.Conn) {
-		defer c.Close() //nolint:errcheck // nothing was promised on it
+		defer c.Close()
 		in := bufio.NewReader(c)
 		for {
 			r, err := http.ReadRequest(in)

@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/overbook/overbook/harness/clock"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/overbook/overbook/harness/clock"
 )
 
 const (
@@ -78,7 +79,7 @@ func warmCall(ctx context.Context, client *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // nothing is read from it
+	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusNoContent {
 		return fmt.Errorf("a proxied call was answered %d instead of %d", resp.StatusCode, http.StatusNoContent)
 	}

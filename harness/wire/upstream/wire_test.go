@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/wire/upstream"
@@ -84,7 +85,7 @@ func call(t *testing.T, method, url, body string, header ...string) (*answer, st
 	if err != nil {
 		return nil, "", err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	return &answer{resp.StatusCode, resp.Header}, string(text), err
 }
@@ -214,14 +215,14 @@ func TestTwoHundredCallsAtOnce(t *testing.T) {
 // every further one, reads all and closes without a word.
 func rude(t *testing.T) (url string, requests *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed below
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	requests = new(atomic.Int64)
 	var wg sync.WaitGroup
 	serveConn := func(c net.Conn) {
-		defer c.Close() //nolint:errcheck // the point of it
+		defer c.Close()
 		in := bufio.NewReader(c)
 		for n := 1; ; n++ {
 			r, err := http.ReadRequest(in)
@@ -292,7 +293,7 @@ func TestNothingIsEverSentTwice(t *testing.T) {
 }
 
 func TestUpstreamThatIsNotThereIsA502AndNoCount(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +360,7 @@ func TestHalfARequestIsNoCall(t *testing.T) {
 
 func dial(t *testing.T, url string) *net.TCPConn {
 	t.Helper()
-	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // loopback
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -257,7 +257,7 @@ func (m *WireMock) call(ctx context.Context, method, url string, body []byte, wa
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end below
+	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, adminBody))
 	if err != nil {
 		return fmt.Errorf("%s %s: read the answer: %w", method, url, err)

@@ -210,11 +210,11 @@ func TestWireMockThatCannotCountGivesNoNumber(t *testing.T) {
 
 // A WireMock that accepts connections and says nothing must not hold us up.
 func TestAdminCallsHaveADeadline(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed below
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // ends the connections in its backlog, and so the abandoned calls
+	defer l.Close()
 	m := upstream.NewWireMock("http://" + l.Addr().String())
 	for name, f := range map[string]func(context.Context) error{
 		"health": m.Health,
