@@ -66,7 +66,8 @@ func TestParamCheck(t *testing.T) {
 		p           harness.Param
 		value, want string
 	}{
-		{number, "2", ""}, {number, "1000", ""},
+		{number, "2", ""},
+		{number, "1000", ""},
 		{number, "1", "users=1: want 2 to 1000"},
 		{number, "1001", "users=1001: want 2 to 1000"},
 		{number, "many", "users=many: want a whole number, like 100"},
@@ -74,7 +75,8 @@ func TestParamCheck(t *testing.T) {
 		{number, "", "users=: want a whole number, like 100"},
 		{open, "1000000", ""},
 		{open, "1", "n=1: want at least 2"},
-		{wait, "0s", ""}, {wait, "1h", ""},
+		{wait, "0s", ""},
+		{wait, "1h", ""},
 		{wait, "150", "wait=150: want a duration, like 150ms"},
 		{wait, "-1s", "wait=-1s: want a duration, like 150ms"},
 		{path, "direct", ""},

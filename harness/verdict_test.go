@@ -153,8 +153,11 @@ func TestRecordFind(t *testing.T) {
 func TestRecordCallsAndKinds(t *testing.T) {
 	rec := harness.Record{
 		Upstream: []harness.UpstreamCall{
-			{Seq: 1, Upstream: "a", Method: "POST", Path: "/x"}, {Seq: 2, Upstream: "a", Method: "GET", Path: "/x"},
-			{Seq: 3, Upstream: "b", Method: "POST", Path: "/x"}, {Seq: 4, Upstream: "a", Method: "POST", Path: "/x/y"}, {Seq: 5, Upstream: "a", Method: "POST", Path: "/x"},
+			{Seq: 1, Upstream: "a", Method: "POST", Path: "/x"},
+			{Seq: 2, Upstream: "a", Method: "GET", Path: "/x"},
+			{Seq: 3, Upstream: "b", Method: "POST", Path: "/x"},
+			{Seq: 4, Upstream: "a", Method: "POST", Path: "/x/y"},
+			{Seq: 5, Upstream: "a", Method: "POST", Path: "/x"},
 		},
 		History: harness.History{Operations: []harness.Operation{{ID: "1", Kind: "confirm"}, {ID: "2", Kind: "prepare"}, {ID: "3", Kind: "confirm"}}},
 	}

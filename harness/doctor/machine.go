@@ -11,8 +11,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/overbook/overbook/harness/provision"
 	"golang.org/x/sys/unix"
+
+	"github.com/overbook/overbook/harness/provision"
 )
 
 const (

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/proc"
-	"golang.org/x/sys/unix"
 )
 
 const deathMark = "OVERBOOK_RUN=killed-parent"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		parent()
 		return
 	}
-	os.Exit(m.Run()) //nolint:forbidigo // what TestMain does
+	os.Exit(m.Run())
 }
 
 // parent starts two children, says so, and waits to be killed.

@@ -36,7 +36,7 @@ func TestCutFilesAreNoticed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for cut := range len(whole) {
+		for cut := range whole {
 			if atLine := cut > 0 && whole[cut-1] == '\n'; !atLine && cut%61 != 0 {
 				continue // every cut between lines, some of the others
 			}

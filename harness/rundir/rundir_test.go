@@ -22,19 +22,25 @@ var started = time.Date(2026, 11, 29, 13, 4, 5, 678e6, time.FixedZone("CET", 360
 // record has something in every field.
 func record() harness.Record {
 	return harness.Record{
-		Plan: harness.Plan{SchemaVersion: 1, Scenario: "hotel/one-room", Seed: 0x2a, Params: harness.Params{"users": "2"}, Mutant: "H-M1",
-			Choices: json.RawMessage(`{"rooms":["101","1\u003c2"],"orders":[[1,0]]}`)},
+		Plan: harness.Plan{
+			SchemaVersion: 1, Scenario: "hotel/one-room", Seed: 0x2a, Params: harness.Params{"users": "2"}, Mutant: "H-M1",
+			Choices: json.RawMessage(`{"rooms":["101","1\u003c2"],"orders":[[1,0]]}`),
+		},
 		History: harness.History{
 			Operations: []harness.Operation{
-				{ID: "op-1", Process: 1, Kind: "confirm", Burst: "b", Server: "sut-1", Method: "POST", Path: "/x?a=1&b=2", Input: json.RawMessage(`{"seat":"A"}`),
-					Status: 201, Header: map[string]string{"Location": "/y"}, Output: "line\n<b>\u2028 é \"quoted\"", Intended: 1, Sent: 2, Answered: 3, Outcome: harness.OK},
+				{
+					ID: "op-1", Process: 1, Kind: "confirm", Burst: "b", Server: "sut-1", Method: "POST", Path: "/x?a=1&b=2", Input: json.RawMessage(`{"seat":"A"}`),
+					Status: 201, Header: map[string]string{"Location": "/y"}, Output: "line\n<b>\u2028 é \"quoted\"", Intended: 1, Sent: 2, Answered: 3, Outcome: harness.OK,
+				},
 				{ID: "op-2", Method: "GET", Path: "/", Intended: 5, Outcome: harness.Info, Err: "timeout: no answer"},
 			},
 			Events: []harness.Event{{At: 1, Until: 9, Kind: harness.EventPhase, Subject: "up", Text: "two\nlines", Attrs: map[string]string{"k": "v"}}, {At: 4, Kind: harness.EventNote}},
 			Bursts: []harness.BurstReport{{Name: "b", Technique: "h1", Requests: 2, Ready: 2, Sent: 2, Answered: 1, Released: 2, Spread: 7, MaxInFlight: 2, ServerSpread: 8}},
 		},
-		Upstream: []harness.UpstreamCall{{Seq: 1, Upstream: "desk", Caller: "sut-1", Method: "POST", Path: "/book", Query: "q=1", Op: "op-1", TraceID: "t",
-			Request: "{}", Status: 201, Response: "[]", Received: 1, Forwarded: 2, Accepted: 3, Answered: 4, Fault: "f", Err: "e"}},
+		Upstream: []harness.UpstreamCall{{
+			Seq: 1, Upstream: "desk", Caller: "sut-1", Method: "POST", Path: "/book", Query: "q=1", Op: "op-1", TraceID: "t",
+			Request: "{}", Status: 201, Response: "[]", Received: 1, Forwarded: 2, Accepted: 3, Answered: 4, Fault: "f", Err: "e",
+		}},
 		Counts: []harness.UpstreamCount{{Upstream: "desk", Method: "POST", Path: "/book", Ledger: 1, WireMock: -1, Error: "gone"}, {Upstream: "desk", Method: "POST", Path: "/book", Key: "101", Ledger: 1, WireMock: 1}},
 		Rows: map[string]harness.Rows{
 			"I1":      {Query: "I1", SQL: "-- rule\nselect 1 where 1 < 2\n", Rows: []harness.Row{{"n": 1.5, "s": "x", "b": true, "z": nil, "l": []any{1.0, "a"}}}},

@@ -25,10 +25,19 @@ func TestNearestRank(t *testing.T) {
 		p       string
 		want    time.Duration
 	}{
-		{fives, "p5", 15}, {fives, "p30", 20}, {fives, "p40", 20}, {fives, "p50", 35}, {fives, "p95", 50},
-		{[]time.Duration{7}, "p1", 7}, {[]time.Duration{7}, "p95", 7},
-		{upTo(100), "p50", 50 * time.Millisecond}, {upTo(100), "p95", 95 * time.Millisecond}, {upTo(100), "p99", 99 * time.Millisecond},
-		{upTo(200), "p99", 198 * time.Millisecond}, {upTo(1000), "p99.9", 999 * time.Millisecond}, {upTo(101), "p50", 51 * time.Millisecond},
+		{fives, "p5", 15},
+		{fives, "p30", 20},
+		{fives, "p40", 20},
+		{fives, "p50", 35},
+		{fives, "p95", 50},
+		{[]time.Duration{7}, "p1", 7},
+		{[]time.Duration{7}, "p95", 7},
+		{upTo(100), "p50", 50 * time.Millisecond},
+		{upTo(100), "p95", 95 * time.Millisecond},
+		{upTo(100), "p99", 99 * time.Millisecond},
+		{upTo(200), "p99", 198 * time.Millisecond},
+		{upTo(1000), "p99.9", 999 * time.Millisecond},
+		{upTo(101), "p50", 51 * time.Millisecond},
 	} {
 		p, err := ParsePercentile(tc.p)
 		if err != nil {
