@@ -212,8 +212,10 @@ func namesOf(list []harness.Scenario) string {
 
 // few are enough to choose from.
 var few = []harness.Scenario{
-	{Name: "hotel/one-room", Tags: []string{"race", "demo"}}, {Name: "hotel/one-room@slow", Tags: []string{"slow"}},
-	{Name: "hotel/crash", Tags: []string{"race", "fault"}}, {Name: "boat/one-seat", Tags: []string{"race"}},
+	{Name: "hotel/one-room", Tags: []string{"race", "demo"}},
+	{Name: "hotel/one-room@slow", Tags: []string{"slow"}},
+	{Name: "hotel/crash", Tags: []string{"race", "fault"}},
+	{Name: "boat/one-seat", Tags: []string{"race"}},
 }
 
 func TestSelect(t *testing.T) {
@@ -261,7 +263,7 @@ func TestSelectRefuses(t *testing.T) {
 func TestNearest(t *testing.T) {
 	for text, want := range map[string]string{
 		"library/one-seet": "library/one-seat", "one-saet": "library/one-seat", "library/one-seat@dirct": "library/one-seat@direct",
-		"drian": "library/drain", "libary/redis-down": "library/redis-down",
+		"drian": "library/drain", "libary/redis-down": "library/redis-down", //nolint:misspell // what somebody may type
 	} {
 		if got := scenarios.Nearest(scenarios.All(), text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)

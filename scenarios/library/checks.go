@@ -100,15 +100,6 @@ func oncePerIntent() harness.Check {
 	})
 }
 
-// postsPerSeat is the write amplification: how many reserve POSTs each seat cost.
-func postsPerSeat(want map[string]check.Bounds) harness.Check {
-	return check.Calls(check.CallRule{
-		ID: "L-I5", Doc: "reserve POSTs per seat", Rule: "scenarios/library/checks.go",
-		Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: seatOf,
-		Want: func(harness.Record) map[string]check.Bounds { return want },
-	})
-}
-
 // oneWinner: in each burst one client is told 201 and all others 409.
 func oneWinner(bursts map[string]int) harness.Check {
 	want := map[string]map[string]int{}
@@ -131,8 +122,8 @@ func tally(doc string, want map[string]map[string]int) harness.Check {
 func noOpenTransaction() harness.Check { return check.NoOpenTransaction("L-I6", "pyxis") }
 
 // states checks how many intents ended in each state.
-func states(id, doc string, want map[string]int) harness.Check {
-	return check.Func(check.Rule{ID: id, Doc: doc, NeedsSettled: true, Rule: "scenarios/library/checks.go", Judge: func(rec harness.Record) harness.Verdict {
+func states(doc string, want map[string]int) harness.Check {
+	return check.Func(check.Rule{ID: "states", Doc: doc, NeedsSettled: true, Rule: "scenarios/library/checks.go", Judge: func(rec harness.Record) harness.Verdict {
 		if _, ok := rec.Find("table:library_reservation_intents"); !ok {
 			return harness.Undecided(harness.ReasonEnvironment, "the intents could not be read")
 		}

@@ -36,7 +36,7 @@ func expect(t *testing.T, v harness.Verdict, status harness.Status, sentence str
 
 func TestStates(t *testing.T) {
 	judge := func(want map[string]int, rec harness.Record) harness.Verdict {
-		return states("states", "as planned", want).Judge(rec)
+		return states("as planned", want).Judge(rec)
 	}
 	want := map[string]int{"SUCCEEDED": 1, "FAILED_RACE": 2}
 	expect(t, judge(want, stored("FAILED_RACE", "SUCCEEDED", "FAILED_RACE")), harness.Pass, "2 FAILED_RACE, 1 SUCCEEDED")
@@ -183,7 +183,7 @@ func TestSeatNamesDiffer(t *testing.T) {
 }
 
 func TestSplitLosesNobody(t *testing.T) {
-	people := students(0, 11)
+	people := students(11)
 	seen := map[string]bool{}
 	for _, part := range split(people, 4) {
 		if len(part) < 2 || len(part) > 3 {

@@ -25,7 +25,7 @@ next of the group goes upstream and wins.`,
 			n := p.Int("users")
 			return append(always(), eachSeat(check.Exactly(2)), sqlCheck("L-I8", "no_seat_lost.sql"),
 				oneWinner(map[string]int{"burst": n - 1}), firstIsTold(),
-				states("states", "the rejected one failed as such, the next one won", map[string]int{"FAILED_AUTH": 1, "SUCCEEDED": 1, "FAILED_RACE": n - 2}))
+				states("the rejected one failed as such, the next one won", map[string]int{"FAILED_AUTH": 1, "SUCCEEDED": 1, "FAILED_RACE": n - 2}))
 		},
 	}, nil)
 }
@@ -49,7 +49,7 @@ func driveRejected(ctx context.Context, env harness.Env) error {
 	if err := env.Plan().Decode(&c); err != nil {
 		return err
 	}
-	people := students(0, env.Params().Int("users"))
+	people := students(env.Params().Int("users"))
 	if err := configure(ctx, env, c.Seats, map[string]any{"reject_students": people[:1]}); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func driveRejected(ctx context.Context, env harness.Env) error {
 	}
 	onWay := newStruck()
 	letGo := make(chan struct{})
-	fault := reserve("hold the first call until everybody has confirmed", 1, harness.MomentReceived)
+	fault := reserve("hold the first call until everybody has confirmed", harness.MomentReceived)
 	fault.Hold = letGo
 	fault.Do = func(_ context.Context, call harness.UpstreamCall) { onWay.note(call) }
 	heal := env.Upstream("pyxis").Inject(fault)
@@ -107,7 +107,7 @@ closed as a lost race, and the retries back off. When the outsider leaves, one o
 					ID: "L-I5", Doc: "reserve POSTs per seat", Rule: "scenarios/library/credentials.go",
 					Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: seatOf, Each: check.AtMost(n),
 				}),
-				states("states", "one waiting student got the seat, the others wait on", map[string]int{"SUCCEEDED": 1, "WAITING_FOR_SEAT": n - 1}))
+				states("one waiting student got the seat, the others wait on", map[string]int{"SUCCEEDED": 1, "WAITING_FOR_SEAT": n - 1}))
 		},
 	}, map[string]string{"LIBRARY_WAIT_BACKOFF": waitBackoff.String(), "LIBRARY_TICK": "20ms", "LIBRARY_CACHE_TTL": "10ms"})
 	s.Latency = "wait"
@@ -127,7 +127,7 @@ func driveWait(ctx context.Context, env harness.Env) error {
 	if err := configure(ctx, env, c.Seats, map[string]any{"taken": []map[string]string{{"seat": seat, "student": outsider + "-1"}}}); err != nil {
 		return err
 	}
-	people := students(0, env.Params().Int("users"))
+	people := students(env.Params().Int("users"))
 	requests := make([]harness.Request, len(people))
 	for i, s := range people {
 		requests[i] = harness.Request{
@@ -175,7 +175,8 @@ func driveWait(ctx context.Context, env harness.Env) error {
 // each standing of the clock, and one more that may have been lost to a rival.
 func backsOff() harness.Check {
 	const most = 4
-	return check.Func(check.Rule{ID: "L-I8.backoff", Doc: "a waiting intent is not tried before its backoff has passed", NeedsSettled: true,
+	return check.Func(check.Rule{
+		ID: "L-I8.backoff", Doc: "a waiting intent is not tried before its backoff has passed", NeedsSettled: true,
 		Rule: "scenarios/library/credentials.go", Judge: func(rec harness.Record) harness.Verdict {
 			rows, ok := rec.Find("table:library_reservation_intents")
 			if !ok || len(rows.Rows) == 0 {
@@ -196,5 +197,6 @@ func backsOff() harness.Check {
 				return harness.Violated([]harness.Evidence{{Text: check.Table(rows.Rows, 5)}}, "an intent looked for a seat %g times, at most %d allowed", greatest, most)
 			}
 			return harness.Passed("at most %g looks of one intent", greatest)
-		}})
+		},
+	})
 }

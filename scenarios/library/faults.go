@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -20,9 +21,9 @@ const afterLease = lease + time.Second
 // patience bounds each wait for something that takes milliseconds.
 const patience = 15 * time.Second
 
-// reserve is a fault on reserve calls.
-func reserve(name string, nth int, at harness.Moment) harness.UpstreamFault {
-	return harness.UpstreamFault{Name: name, Method: "POST", Path: "/reserve", Nth: nth, At: at}
+// reserve is a fault on the first reserve call.
+func reserve(name string, at harness.Moment) harness.UpstreamFault {
+	return harness.UpstreamFault{Name: name, Method: "POST", Path: "/reserve", Nth: 1, At: at}
 }
 
 // struck is a fault's own report that it took place.
@@ -99,9 +100,7 @@ func faultScenario(s harness.Scenario, env map[string]string) harness.Scenario {
 		s.Params = faultParams("20")
 	}
 	server := map[string]string{"LIBRARY_LEASE": lease.String(), "LIBRARY_REAPER_INTERVAL": "50ms", "LIBRARY_ACTION_TTL": "30m"}
-	for k, v := range env {
-		server[k] = v
-	}
+	maps.Copy(server, env)
 	if s.Topology == nil {
 		s.Topology = func(p harness.Params) harness.Topology { return topology(p, server) }
 	}
@@ -126,7 +125,7 @@ reserve POST. The clients then confirm again and get the stored answers.`,
 			n := p.Int("users")
 			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"),
 				tally("asked again, one is told 201, all others 409", map[string]map[string]int{"again": {"201": 1, "409": n - 1}}),
-				states("states", "the accepted one succeeded, nobody else", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": n - 1}))
+				states("the accepted one succeeded, nobody else", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": n - 1}))
 		},
 	}, nil)
 }
@@ -146,7 +145,7 @@ goes to the next of the group, with one POST of its own.`,
 			n := p.Int("users")
 			return append(always(), eachSeat(check.Exactly(2)), sqlCheck("L-I8", "no_seat_lost.sql"),
 				tally("asked again, one is told 502, one 201, all others 409", map[string]map[string]int{"again": {"502": 1, "201": 1, "409": n - 2}}),
-				states("states", "one failed upstream, the next one succeeded", map[string]int{"FAILED_UPSTREAM": 1, "SUCCEEDED": 1, "FAILED_RACE": n - 2}))
+				states("one failed upstream, the next one succeeded", map[string]int{"FAILED_UPSTREAM": 1, "SUCCEEDED": 1, "FAILED_RACE": n - 2}))
 		},
 	}, nil)
 }
@@ -161,7 +160,7 @@ func driveCrash(ctx context.Context, env harness.Env, at harness.Moment, swallow
 	if err := configure(ctx, env, c.Seats, nil); err != nil {
 		return err
 	}
-	people := students(0, env.Params().Int("users"))
+	people := students(env.Params().Int("users"))
 	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
 	if err != nil {
 		return err
@@ -170,7 +169,7 @@ func driveCrash(ctx context.Context, env harness.Env, at harness.Moment, swallow
 	// the same in each run.
 	killed := newStruck()
 	var killErr error
-	fault := reserve("SIGKILL the caller", 1, at)
+	fault := reserve("SIGKILL the caller", at)
 	fault.Drop = swallow
 	fault.Do = func(_ context.Context, call harness.UpstreamCall) {
 		killErr = errors.Join(
@@ -218,13 +217,13 @@ current charge instead of writing again or reporting a failure.`,
 				return err
 			}
 			lost := newStruck()
-			fault := reserve("reset instead of the answer", 1, harness.MomentAccepted)
+			fault := reserve("reset instead of the answer", harness.MomentAccepted)
 			fault.Drop = true
 			fault.Do = func(_ context.Context, call harness.UpstreamCall) { lost.note(call) }
 			heal := env.Upstream("pyxis").Inject(fault)
 			defer heal()
-			people := students(0, env.Params().Int("users"))
-			report, _, err := burst(ctx, env, "burst", people, same(len(people), c.Seats[0]))
+			people := students(env.Params().Int("users"))
+			report, err := burst(ctx, env, "burst", people, same(len(people), c.Seats[0]))
 			if err != nil {
 				return err
 			}
@@ -265,14 +264,14 @@ func driveSlow(ctx context.Context, env harness.Env) error {
 	if err := configure(ctx, env, c.Seats, nil); err != nil {
 		return err
 	}
-	people := students(0, env.Params().Int("users"))
+	people := students(env.Params().Int("users"))
 	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
 	if err != nil {
 		return err
 	}
 	held := newStruck()
 	letGo := make(chan struct{})
-	fault := reserve("hold the answer back", 1, harness.MomentAccepted)
+	fault := reserve("hold the answer back", harness.MomentAccepted)
 	fault.Hold = letGo
 	fault.Do = func(_ context.Context, call harness.UpstreamCall) { held.note(call) }
 	heal := env.Upstream("pyxis").Inject(fault)

@@ -12,6 +12,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"time"
@@ -51,20 +52,34 @@ select 'event', event_id::text, type from library_reservation_outbox where deliv
 
 // The parameters that several scenarios share.
 var (
-	paramUsers = harness.Param{Name: "users", Kind: harness.IntParam, Default: "100", Min: 2, Max: 1000,
-		Doc: "people who confirm at the same moment"}
-	paramReplicas = harness.Param{Name: "replicas", Kind: harness.IntParam, Default: "1", Min: 1, Max: 8,
-		Doc: "server processes behind the same database"}
-	paramPath = harness.Param{Name: "path", Kind: harness.ChoiceParam, Default: "intent", Values: []string{"intent", "direct"},
-		Doc: "intent: a worker writes upstream; direct: each request does"}
-	paramRounds = harness.Param{Name: "rounds", Kind: harness.IntParam, Default: "1", Min: 1, Max: 500,
-		Doc: "bursts, each on a seat of its own"}
-	paramLatency = harness.Param{Name: "latency", Kind: harness.DurationParam, Default: "150ms",
-		Doc: "median of the upstream's latency (lognormal); 0 for none"}
-	paramSigma = harness.Param{Name: "sigma_percent", Kind: harness.IntParam, Default: "40", Max: 200,
-		Doc: "sigma of the lognormal latency, in hundredths"}
-	paramWindow = harness.Param{Name: "window", Kind: harness.DurationParam, Default: "0s",
-		Doc: "the upstream's check-then-act window; 0 makes it atomic"}
+	paramUsers = harness.Param{
+		Name: "users", Kind: harness.IntParam, Default: "100", Min: 2, Max: 1000,
+		Doc: "people who confirm at the same moment",
+	}
+	paramReplicas = harness.Param{
+		Name: "replicas", Kind: harness.IntParam, Default: "1", Min: 1, Max: 8,
+		Doc: "server processes behind the same database",
+	}
+	paramPath = harness.Param{
+		Name: "path", Kind: harness.ChoiceParam, Default: "intent", Values: []string{"intent", "direct"},
+		Doc: "intent: a worker writes upstream; direct: each request does",
+	}
+	paramRounds = harness.Param{
+		Name: "rounds", Kind: harness.IntParam, Default: "1", Min: 1, Max: 500,
+		Doc: "bursts, each on a seat of its own",
+	}
+	paramLatency = harness.Param{
+		Name: "latency", Kind: harness.DurationParam, Default: "150ms",
+		Doc: "median of the upstream's latency (lognormal); 0 for none",
+	}
+	paramSigma = harness.Param{
+		Name: "sigma_percent", Kind: harness.IntParam, Default: "40", Max: 200,
+		Doc: "sigma of the lognormal latency, in hundredths",
+	}
+	paramWindow = harness.Param{
+		Name: "window", Kind: harness.DurationParam, Default: "0s",
+		Doc: "the upstream's check-then-act window; 0 makes it atomic",
+	}
 )
 
 // with gives the parameter another default.
@@ -91,9 +106,7 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 		Design: "library", Replicas: replicas, Redis: replicas > 1, Doubles: []harness.Double{pyxis.Double()},
 		Server: map[string]string{"LIBRARY_PATH": path, "POOL_SIZE": strconv.Itoa(max(4, 16/replicas))},
 	}
-	for k, v := range server {
-		t.Server[k] = v
-	}
+	maps.Copy(t.Server, server)
 	return t
 }
 
@@ -114,9 +127,7 @@ func configure(ctx context.Context, env harness.Env, seats []string, more map[st
 	config := map[string]any{
 		"seats": seats, "latency": latencyConfig(p), "window_ms": float64(p.Duration("window")) / float64(time.Millisecond),
 	}
-	for k, v := range more {
-		config[k] = v
-	}
+	maps.Copy(config, more)
 	return env.Upstream("pyxis").Configure(ctx, config)
 }
 
@@ -161,12 +172,13 @@ func confirm(process int, student, action string) harness.Request {
 }
 
 // burst prepares the students' actions and confirms them all at one barrier.
-func burst(ctx context.Context, env harness.Env, name string, students, seats []string) (harness.BurstReport, []harness.Operation, error) {
+func burst(ctx context.Context, env harness.Env, name string, students, seats []string) (harness.BurstReport, error) {
 	actions, err := prepare(ctx, env, students, seats)
 	if err != nil {
-		return harness.BurstReport{}, nil, err
+		return harness.BurstReport{}, err
 	}
-	return release(ctx, env, name, students, actions)
+	report, _, err := release(ctx, env, name, students, actions)
+	return report, err
 }
 
 // release confirms prepared actions at one barrier.
@@ -193,11 +205,11 @@ func same(n int, text string) []string {
 	return list
 }
 
-// students gives n students of a round, in the order that the plan chose.
-func students(round, n int) []string {
+// students gives the n students of the first round, in the order that the plan chose.
+func students(n int) []string {
 	list := make([]string, n)
 	for i := range list {
-		list[i] = student(round, i)
+		list[i] = student(0, i)
 	}
 	return list
 }

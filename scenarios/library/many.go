@@ -38,7 +38,7 @@ func manySeats() harness.Scenario {
 			for _, n := range c.Orders[0] {
 				people, wanted = append(people, student(0, n)), append(wanted, c.Seats[n%len(c.Seats)])
 			}
-			report, _, err := burst(ctx, env, "burst", people, wanted)
+			report, err := burst(ctx, env, "burst", people, wanted)
 			witnessOverlap(env, report)
 			return err
 		},

@@ -37,7 +37,7 @@ else. Then sut-1 goes on with its late answer. No second POST, no state that cha
 			n := p.Int("users")
 			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"),
 				tally("everybody at the other replica lost the race", map[string]map[string]int{"burst": {"409": n - 1}}),
-				states("states", "the paused one succeeded, nobody else", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": n - 1}))
+				states("the paused one succeeded, nobody else", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": n - 1}))
 		},
 	}, nil)
 }
@@ -50,7 +50,7 @@ func drivePaused(ctx context.Context, env harness.Env) error {
 	if err := configure(ctx, env, c.Seats, nil); err != nil {
 		return err
 	}
-	people := students(0, env.Params().Int("users"))
+	people := students(env.Params().Int("users"))
 	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func drivePaused(ctx context.Context, env harness.Env) error {
 	paused := newStruck()
 	letGo := make(chan struct{})
 	var stopErr error
-	fault := reserve("SIGSTOP the caller", 1, harness.MomentAccepted)
+	fault := reserve("SIGSTOP the caller", harness.MomentAccepted)
 	fault.Hold = letGo
 	fault.Do = func(ctx context.Context, call harness.UpstreamCall) {
 		stopErr = serverByName(env, call.Caller).Signal(ctx, "STOP")
@@ -120,7 +120,7 @@ is released. There must still be one reserve POST for the seat, and nobody may n
 			if err := configure(ctx, env, c.Seats, nil); err != nil {
 				return err
 			}
-			people := students(0, env.Params().Int("users"))
+			people := students(env.Params().Int("users"))
 			actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
 			if err != nil {
 				return err
@@ -153,7 +153,7 @@ by the other replica.`,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("users")
 			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"), everyAnswer(),
-				states("states", "one winner, everybody else lost the race", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": n - 1}))
+				states("one winner, everybody else lost the race", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": n - 1}))
 		},
 	}, nil)
 }
@@ -166,14 +166,14 @@ func driveDrain(ctx context.Context, env harness.Env) error {
 	if err := configure(ctx, env, c.Seats, nil); err != nil {
 		return err
 	}
-	people := students(0, env.Params().Int("users"))
+	people := students(env.Params().Int("users"))
 	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
 	if err != nil {
 		return err
 	}
 	told := newStruck()
 	var sigErr error
-	fault := reserve("SIGTERM the caller", 1, harness.MomentReceived)
+	fault := reserve("SIGTERM the caller", harness.MomentReceived)
 	fault.Do = func(ctx context.Context, call harness.UpstreamCall) {
 		sigErr = errors.Join(
 			awaitIntents(ctx, env, len(people), "all confirmations are stored", "true"),

@@ -35,7 +35,7 @@ see the later waves; the suppression across ticks must close them without anothe
 		Drive: driveTicks, Settle: settle, Tables: tables, Outcomes: intentStates, Latency: "confirm",
 		Checks: func(p harness.Params) []harness.Check {
 			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"),
-				states("states", "one winner, everybody else lost the race", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": p.Int("users") - 1}))
+				states("one winner, everybody else lost the race", map[string]int{"SUCCEEDED": 1, "FAILED_RACE": p.Int("users") - 1}))
 		},
 	}
 }
@@ -53,7 +53,7 @@ func driveTicks(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	p := env.Params()
-	waves := split(students(0, p.Int("users")), p.Int("waves"))
+	waves := split(students(p.Int("users")), p.Int("waves"))
 	actions := make([][]string, len(waves))
 	for i, people := range waves {
 		var err error
