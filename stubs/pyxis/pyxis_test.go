@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/stubs/pyxis"
-	"pgregory.net/rapid"
 )
 
 // direct calls the handler without a network.

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		os.Exit(0) //nolint:forbidigo // the child's own main
+		os.Exit(0)
 	}
 	code := m.Run()
 	if shared.env != nil {
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	os.Exit(code) //nolint:forbidigo // the test's own main
+	os.Exit(code)
 }
 
 func wiremock(tb testing.TB) *upstream.WireMock {
@@ -140,7 +140,7 @@ func ask(tb testing.TB, method, url, student, body string) (int, string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return 0, err.Error()
