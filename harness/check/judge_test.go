@@ -64,81 +64,125 @@ func TestConduct(t *testing.T) {
 		{"trouble", func(r *harness.Record) {
 			r.Trouble = append(troubled(harness.ReasonTimeout, "settle: late"), troubled(harness.ReasonLeak, "down: left")...)
 		}, "conduct", harness.Unknown, harness.ReasonTimeout, "settle: late; down: left"},
-		{"trouble without a reason", func(r *harness.Record) { r.Trouble = []harness.Trouble{{}} },
-			"conduct", harness.Unknown, harness.ReasonChecker, ""},
-		{"a phase is missing", func(r *harness.Record) { r.History.Events = r.History.Events[:3] },
-			"conduct", harness.Unknown, harness.ReasonEnvironment, "the history has no trace of collect, down: not a whole run"},
-		{"another scenario's record", func(r *harness.Record) { r.Plan.Scenario = "hotel/two-rooms" },
-			"conduct", harness.Unknown, harness.ReasonAssumption, `the record is of scenario "hotel/two-rooms", plan schema 1; judged as "hotel/one-room", schema 1`},
-		{"a plan of another schema", func(r *harness.Record) { r.Plan.SchemaVersion = 0 },
-			"conduct", harness.Unknown, harness.ReasonAssumption, `the record is of scenario "hotel/one-room", plan schema 0; judged as "hotel/one-room", schema 1`},
+		{
+			"trouble without a reason", func(r *harness.Record) { r.Trouble = []harness.Trouble{{}} },
+			"conduct", harness.Unknown, harness.ReasonChecker, "",
+		},
+		{
+			"a phase is missing", func(r *harness.Record) { r.History.Events = r.History.Events[:3] },
+			"conduct", harness.Unknown, harness.ReasonEnvironment, "the history has no trace of collect, down: not a whole run",
+		},
+		{
+			"another scenario's record", func(r *harness.Record) { r.Plan.Scenario = "hotel/two-rooms" },
+			"conduct", harness.Unknown, harness.ReasonAssumption, `the record is of scenario "hotel/two-rooms", plan schema 1; judged as "hotel/one-room", schema 1`,
+		},
+		{
+			"a plan of another schema", func(r *harness.Record) { r.Plan.SchemaVersion = 0 },
+			"conduct", harness.Unknown, harness.ReasonAssumption, `the record is of scenario "hotel/one-room", plan schema 0; judged as "hotel/one-room", schema 1`,
+		},
 	})
 }
 
 func TestDelivered(t *testing.T) {
 	const undelivered = harness.ReasonUndelivered
 	runAnomalies(t, []anomaly{
-		{"early answer", func(r *harness.Record) { r.History.Bursts[0].Early = 1 },
-			"delivered", harness.Unknown, undelivered, "burst burst: 1 answers were readable before the release"},
-		{"not all ready", func(r *harness.Record) { r.History.Bursts[0].Ready = 3 },
-			"delivered", harness.Unknown, undelivered, "burst burst: 4 planned, 3 ready at the barrier, 4 sent"},
-		{"not all sent", func(r *harness.Record) { r.History.Bursts[0].Sent = 3 },
-			"delivered", harness.Unknown, undelivered, "burst burst: 4 planned, 4 ready at the barrier, 3 sent"},
+		{
+			"early answer", func(r *harness.Record) { r.History.Bursts[0].Early = 1 },
+			"delivered", harness.Unknown, undelivered, "burst burst: 1 answers were readable before the release",
+		},
+		{
+			"not all ready", func(r *harness.Record) { r.History.Bursts[0].Ready = 3 },
+			"delivered", harness.Unknown, undelivered, "burst burst: 4 planned, 3 ready at the barrier, 4 sent",
+		},
+		{
+			"not all sent", func(r *harness.Record) { r.History.Bursts[0].Sent = 3 },
+			"delivered", harness.Unknown, undelivered, "burst burst: 4 planned, 4 ready at the barrier, 3 sent",
+		},
 		{"empty burst", func(r *harness.Record) {
 			r.History.Bursts = append(r.History.Bursts, harness.BurstReport{Name: "second"})
 		}, "delivered", harness.Unknown, undelivered, "burst second: 0 planned, 0 ready at the barrier, 0 sent"},
-		{"no operations and no bursts", func(r *harness.Record) { r.History.Operations, r.History.Bursts = nil, nil },
-			"delivered", harness.Unknown, undelivered, "no request was sent at all"},
+		{
+			"no operations and no bursts", func(r *harness.Record) { r.History.Operations, r.History.Bursts = nil, nil },
+			"delivered", harness.Unknown, undelivered, "no request was sent at all",
+		},
 		{"operations that were never sent", func(r *harness.Record) {
 			r.History.Bursts = nil
 			r.History.Operations = []harness.Operation{{ID: "op-1", Outcome: harness.Fail, Err: "refused"}}
 		}, "delivered", harness.Unknown, undelivered, "no request was sent at all"},
-		{"an operation is lost", func(r *harness.Record) { r.History.Operations = r.History.Operations[:3] },
-			"delivered", harness.Unknown, undelivered, "burst burst: 4 planned, 3 recorded"},
-		{"the burst's report is lost", func(r *harness.Record) { r.History.Bursts = nil },
-			"delivered", harness.Unknown, undelivered, "burst burst: 0 planned, 4 recorded"},
-		{"an operation nobody judged", func(r *harness.Record) { r.History.Operations[2].Outcome = 0 },
-			"delivered", harness.Unknown, undelivered, "operation op-3 has no outcome"},
+		{
+			"an operation is lost", func(r *harness.Record) { r.History.Operations = r.History.Operations[:3] },
+			"delivered", harness.Unknown, undelivered, "burst burst: 4 planned, 3 recorded",
+		},
+		{
+			"the burst's report is lost", func(r *harness.Record) { r.History.Bursts = nil },
+			"delivered", harness.Unknown, undelivered, "burst burst: 0 planned, 4 recorded",
+		},
+		{
+			"an operation nobody judged", func(r *harness.Record) { r.History.Operations[2].Outcome = 0 },
+			"delivered", harness.Unknown, undelivered, "operation op-3 has no outcome",
+		},
 	})
 }
 
 func TestWitnessed(t *testing.T) {
 	const vacuous = harness.ReasonVacuous
 	runAnomalies(t, []anomaly{
-		{"none", func(r *harness.Record) { r.Witness = nil },
-			"witnessed", harness.Unknown, vacuous, "the scenario recorded no witness of its race"},
+		{
+			"none", func(r *harness.Record) { r.Witness = nil },
+			"witnessed", harness.Unknown, vacuous, "the scenario recorded no witness of its race",
+		},
 		{"below", func(r *harness.Record) {
 			r.Witness = append(r.Witness, harness.Witness{Kind: "killed", Want: 1, Got: 0})
 		}, "witnessed", harness.Unknown, vacuous, "the race did not take place: killed is 0, needed at least 1"},
-		{"zero value", func(r *harness.Record) { r.Witness = []harness.Witness{{}} },
-			"witnessed", harness.Unknown, vacuous, `a witness without a kind, or that needs nothing ("", at least 0), is no evidence`},
-		{"needs nothing", func(r *harness.Record) { r.Witness[0].Want = 0 },
-			"witnessed", harness.Unknown, vacuous, `a witness without a kind, or that needs nothing ("max_in_flight", at least 0), is no evidence`},
-		{"not a number", func(r *harness.Record) { r.Witness[0].Got = math.NaN() },
-			"witnessed", harness.Unknown, vacuous, "the race did not take place: max_in_flight is NaN, needed at least 2"},
+		{
+			"zero value", func(r *harness.Record) { r.Witness = []harness.Witness{{}} },
+			"witnessed", harness.Unknown, vacuous, `a witness without a kind, or that needs nothing ("", at least 0), is no evidence`,
+		},
+		{
+			"needs nothing", func(r *harness.Record) { r.Witness[0].Want = 0 },
+			"witnessed", harness.Unknown, vacuous, `a witness without a kind, or that needs nothing ("max_in_flight", at least 0), is no evidence`,
+		},
+		{
+			"not a number", func(r *harness.Record) { r.Witness[0].Got = math.NaN() },
+			"witnessed", harness.Unknown, vacuous, "the race did not take place: max_in_flight is NaN, needed at least 2",
+		},
 	})
 }
 
 func TestObserversAgree(t *testing.T) {
 	const disagree = harness.ReasonDisagree
 	runAnomalies(t, []anomaly{
-		{"1 and 2", func(r *harness.Record) { r.Counts[0].WireMock = 2 },
-			"observers", harness.Unknown, disagree, "desk POST /book: the ledger counted 1, WireMock 2"},
-		{"unreadable", func(r *harness.Record) { r.Counts[0].WireMock = -1 },
-			"observers", harness.Unknown, disagree, "desk POST /book: the ledger counted 1, WireMock -1"},
-		{"both unreadable", func(r *harness.Record) { r.Counts[0].WireMock, r.Counts[0].Ledger = -1, -1 },
-			"observers", harness.Unknown, disagree, "desk POST /book: the ledger counted -1, WireMock -1"},
-		{"error", func(r *harness.Record) { r.Counts[0].Error = "journal is full" },
-			"observers", harness.Unknown, disagree, "desk POST /book: an observer could not be read: journal is full"},
+		{
+			"1 and 2", func(r *harness.Record) { r.Counts[0].WireMock = 2 },
+			"observers", harness.Unknown, disagree, "desk POST /book: the ledger counted 1, WireMock 2",
+		},
+		{
+			"unreadable", func(r *harness.Record) { r.Counts[0].WireMock = -1 },
+			"observers", harness.Unknown, disagree, "desk POST /book: the ledger counted 1, WireMock -1",
+		},
+		{
+			"both unreadable", func(r *harness.Record) { r.Counts[0].WireMock, r.Counts[0].Ledger = -1, -1 },
+			"observers", harness.Unknown, disagree, "desk POST /book: the ledger counted -1, WireMock -1",
+		},
+		{
+			"error", func(r *harness.Record) { r.Counts[0].Error = "journal is full" },
+			"observers", harness.Unknown, disagree, "desk POST /book: an observer could not be read: journal is full",
+		},
 		{"by key", func(r *harness.Record) {
 			r.Counts = append(r.Counts, harness.UpstreamCount{Upstream: "desk", Method: "POST", Path: "/book", Key: "101", Ledger: 1, WireMock: 0})
 		}, "observers", harness.Unknown, disagree, "desk POST /book of 101: the ledger counted 1, WireMock 0"},
-		{"nobody counted", func(r *harness.Record) { r.Counts = nil },
-			"observers", harness.Unknown, disagree, "no upstream call was counted by anybody"},
-		{"zero value", func(r *harness.Record) { r.Counts = []harness.UpstreamCount{{}} },
-			"observers", harness.Unknown, disagree, `a count does not say of what: "  "`},
-		{"a line of the ledger is lost", func(r *harness.Record) { r.Upstream = nil },
-			"observers", harness.Unknown, disagree, "desk POST /book: 1 were counted, the stored ledger has only 0 of them"},
+		{
+			"nobody counted", func(r *harness.Record) { r.Counts = nil },
+			"observers", harness.Unknown, disagree, "no upstream call was counted by anybody",
+		},
+		{
+			"zero value", func(r *harness.Record) { r.Counts = []harness.UpstreamCount{{}} },
+			"observers", harness.Unknown, disagree, `a count does not say of what: "  "`,
+		},
+		{
+			"a line of the ledger is lost", func(r *harness.Record) { r.Upstream = nil },
+			"observers", harness.Unknown, disagree, "desk POST /book: 1 were counted, the stored ledger has only 0 of them",
+		},
 	})
 }
 

@@ -16,12 +16,18 @@ func TestSQL(t *testing.T) {
 	}
 	runAnomalies(t, []anomaly{
 		{"two rows", violated, "sql", harness.Failed, "", "violated by 2 rows: at most one row wins"},
-		{"not asked", func(r *harness.Record) { delete(r.Rows, "sql") },
-			"sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: it was not asked"},
-		{"no rows at all", func(r *harness.Record) { r.Rows = nil },
-			"sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: it was not asked"},
-		{"nil rows", func(r *harness.Record) { r.Rows["sql"] = harness.Rows{Query: "sql", SQL: query} },
-			"sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: it was not asked"},
+		{
+			"not asked", func(r *harness.Record) { delete(r.Rows, "sql") },
+			"sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: it was not asked",
+		},
+		{
+			"no rows at all", func(r *harness.Record) { r.Rows = nil },
+			"sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: it was not asked",
+		},
+		{
+			"nil rows", func(r *harness.Record) { r.Rows["sql"] = harness.Rows{Query: "sql", SQL: query} },
+			"sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: it was not asked",
+		},
 		{"error", func(r *harness.Record) {
 			r.Rows["sql"] = harness.Rows{Query: "sql", SQL: query, Rows: []harness.Row{}, Error: "no such table"}
 		}, "sql", harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: no such table"},
@@ -76,32 +82,56 @@ func TestCalls(t *testing.T) {
 	trouble := func(r *harness.Record) { r.Trouble = troubled(harness.ReasonInterrupted, "interrupted") }
 	runAnomalies(t, []anomaly{
 		{"too many", second(func(*harness.UpstreamCall) {}), "calls", harness.Failed, "", "one call per room: POST /book for 101: 2, at most 1 allowed"},
-		{"too many in a troubled run", with(second(func(*harness.UpstreamCall) {}), trouble),
-			"calls", harness.Failed, "", "one call per room: POST /book for 101: 2, at most 1 allowed"},
-		{"too many and the observers disagree", with(second(func(*harness.UpstreamCall) {}), func(r *harness.Record) { r.Counts[0].WireMock = 7 }),
-			"calls", harness.Failed, "", "one call per room: POST /book for 101: 2, at most 1 allowed"},
+		{
+			"too many in a troubled run", with(second(func(*harness.UpstreamCall) {}), trouble),
+			"calls", harness.Failed, "", "one call per room: POST /book for 101: 2, at most 1 allowed",
+		},
+		{
+			"too many and the observers disagree", with(second(func(*harness.UpstreamCall) {}), func(r *harness.Record) { r.Counts[0].WireMock = 7 }),
+			"calls", harness.Failed, "", "one call per room: POST /book for 101: 2, at most 1 allowed",
+		},
 		{"too few", tooFew, "calls", harness.Failed, "", "one call per room: POST /book for 101: 0, at least 1 expected"},
-		{"too few in a troubled run", with(tooFew, trouble),
-			"calls", harness.Unknown, harness.ReasonInterrupted, "POST /book: fewer calls than expected in a run that was not whole"},
-		{"enough in a troubled run", trouble,
-			"calls", harness.Unknown, harness.ReasonInterrupted, "POST /book: not too many so far, in a run that was not whole"},
-		{"unexpected key", second(func(c *harness.UpstreamCall) { c.Request = "room 102" }),
-			"calls", harness.Failed, "", `one call per room: POST /book for "102": 1, none expected`},
-		{"empty key", second(func(c *harness.UpstreamCall) { c.Request = "room " }),
-			"calls", harness.Failed, "", `one call per room: POST /book for "": 1, none expected`},
-		{"empty key where every key is allowed", second(func(c *harness.UpstreamCall) { c.Request = "" }),
-			"each", harness.Failed, "", `no room twice: POST /book for "": 1, none expected`},
+		{
+			"too few in a troubled run", with(tooFew, trouble),
+			"calls", harness.Unknown, harness.ReasonInterrupted, "POST /book: fewer calls than expected in a run that was not whole",
+		},
+		{
+			"enough in a troubled run", trouble,
+			"calls", harness.Unknown, harness.ReasonInterrupted, "POST /book: not too many so far, in a run that was not whole",
+		},
+		{
+			"unexpected key", second(func(c *harness.UpstreamCall) { c.Request = "room 102" }),
+			"calls", harness.Failed, "", `one call per room: POST /book for "102": 1, none expected`,
+		},
+		{
+			"empty key", second(func(c *harness.UpstreamCall) { c.Request = "room " }),
+			"calls", harness.Failed, "", `one call per room: POST /book for "": 1, none expected`,
+		},
+		{
+			"empty key where every key is allowed", second(func(c *harness.UpstreamCall) { c.Request = "" }),
+			"each", harness.Failed, "", `no room twice: POST /book for "": 1, none expected`,
+		},
 		{"no call where every key is allowed", tooFew, "each", harness.Unknown, harness.ReasonVacuous, "POST /book: there was no call to judge"},
-		{"too few and the observers disagree", func(r *harness.Record) { r.Upstream, r.Counts[0].WireMock = nil, 2 },
-			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree"},
-		{"a line of the ledger is lost", func(r *harness.Record) { r.Upstream = nil },
-			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree"},
-		{"observers disagree", func(r *harness.Record) { r.Counts[0].WireMock = 2 },
-			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree"},
-		{"observers agree on another path", func(r *harness.Record) { r.Counts[0].Path = "/rooms" },
-			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree"},
-		{"observers agree on a key alone", func(r *harness.Record) { r.Counts[0].Key = "101" },
-			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree"},
+		{
+			"too few and the observers disagree", func(r *harness.Record) { r.Upstream, r.Counts[0].WireMock = nil, 2 },
+			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree",
+		},
+		{
+			"a line of the ledger is lost", func(r *harness.Record) { r.Upstream = nil },
+			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree",
+		},
+		{
+			"observers disagree", func(r *harness.Record) { r.Counts[0].WireMock = 2 },
+			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree",
+		},
+		{
+			"observers agree on another path", func(r *harness.Record) { r.Counts[0].Path = "/rooms" },
+			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree",
+		},
+		{
+			"observers agree on a key alone", func(r *harness.Record) { r.Counts[0].Key = "101" },
+			"calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree",
+		},
 		{"a call that nobody counted", func(r *harness.Record) {
 			r.Upstream[0].Forwarded = 0 // swallowed on the wire: the observers saw none, not one
 		}, "calls", harness.Unknown, harness.ReasonDisagree, "POST /book: the two observers do not agree"},
@@ -153,16 +183,26 @@ func TestTally(t *testing.T) {
 		{"one without an answer", status(map[int]int{3: 0}), "answers", harness.Unknown, undelivered, "burst: got 1 x 201, 2 x 409, 1 x none, want 1 x 201, 3 x 409"},
 		{"two winners and one without an answer", status(map[int]int{1: 201, 3: 0}), "answers", harness.Failed, "", "one winner: burst: got 2 x 201, 1 x 409, 1 x none, want 1 x 201, 3 x 409"},
 		{"none was answered", status(map[int]int{0: 0, 1: 0, 2: 0, 3: 0}), "answers", harness.Unknown, undelivered, "burst: got 4 x none, want 1 x 201, 3 x 409"},
-		{"an operation is missing", func(r *harness.Record) { r.History.Operations = r.History.Operations[1:] },
-			"answers", harness.Unknown, undelivered, "burst: got 3 x 409, want 1 x 201, 3 x 409"},
-		{"the burst did not happen", func(r *harness.Record) { r.History.Operations, r.History.Bursts = nil, nil },
-			"answers", harness.Unknown, undelivered, "burst: got no operation, want 1 x 201, 3 x 409"},
-		{"a 500 when the database died", with(harness.ReasonEnvironment, status(map[int]int{3: 500})),
-			"answers", harness.Unknown, undelivered, "burst: got 1 x 201, 2 x 409, 1 x 500, want 1 x 201, 3 x 409"},
-		{"two winners when the database died", with(harness.ReasonEnvironment, status(map[int]int{1: 201, 3: 500})),
-			"answers", harness.Failed, "", "one winner: burst: got 2 x 201, 1 x 409, 1 x 500, want 1 x 201, 3 x 409"},
-		{"a 500 in a run that did not settle", with(harness.ReasonTimeout, status(map[int]int{3: 500})),
-			"answers", harness.Failed, "", "one winner: burst: got 1 x 201, 2 x 409, 1 x 500, want 1 x 201, 3 x 409"},
+		{
+			"an operation is missing", func(r *harness.Record) { r.History.Operations = r.History.Operations[1:] },
+			"answers", harness.Unknown, undelivered, "burst: got 3 x 409, want 1 x 201, 3 x 409",
+		},
+		{
+			"the burst did not happen", func(r *harness.Record) { r.History.Operations, r.History.Bursts = nil, nil },
+			"answers", harness.Unknown, undelivered, "burst: got no operation, want 1 x 201, 3 x 409",
+		},
+		{
+			"a 500 when the database died", with(harness.ReasonEnvironment, status(map[int]int{3: 500})),
+			"answers", harness.Unknown, undelivered, "burst: got 1 x 201, 2 x 409, 1 x 500, want 1 x 201, 3 x 409",
+		},
+		{
+			"two winners when the database died", with(harness.ReasonEnvironment, status(map[int]int{1: 201, 3: 500})),
+			"answers", harness.Failed, "", "one winner: burst: got 2 x 201, 1 x 409, 1 x 500, want 1 x 201, 3 x 409",
+		},
+		{
+			"a 500 in a run that did not settle", with(harness.ReasonTimeout, status(map[int]int{3: 500})),
+			"answers", harness.Failed, "", "one winner: burst: got 1 x 201, 2 x 409, 1 x 500, want 1 x 201, 3 x 409",
+		},
 	})
 	rec := whole()
 	status(map[int]int{1: 201})(&rec)

@@ -77,13 +77,19 @@ func TestOpenTransactionIsSeen(t *testing.T) {
 		{"no call", func(r *harness.Record) { r.Upstream = nil }, "open", harness.Unknown, vacuous, tooFew},
 		{"another upstream's call", func(r *harness.Record) { r.Upstream[0].Upstream = "mail" }, "open", harness.Unknown, vacuous, tooFew},
 		{"call too short", func(r *harness.Record) { r.Upstream[0].Received = at(160) }, "open", harness.Unknown, vacuous, tooFew},
-		{"call that never ended", func(r *harness.Record) { r.Upstream[0].Accepted, r.Upstream[0].Answered = 0, 0 },
-			"open", harness.Unknown, vacuous, tooFew},
+		{
+			"call that never ended", func(r *harness.Record) { r.Upstream[0].Accepted, r.Upstream[0].Answered = 0, 0 },
+			"open", harness.Unknown, vacuous, tooFew,
+		},
 		{"server stopped during the call", both(idle("sut-1", 105, 0, 999), stop(150)), "open", harness.Unknown, vacuous, tooFew},
-		{"the samples end early", both(idle("sut-1", 105, 0, 999), samples(0, 150)), "open", harness.Unknown, vacuous,
-			"sut-1 backend 77 was idle in a transaction from before call 1, but the last sample was too early to say how long"},
-		{"a session of unknown owner", idle("psycopg", 105, 0, 999), "open", harness.Unknown, vacuous,
-			`a session of "psycopg" was idle in a transaction all through call 1, and no server has that name`},
+		{
+			"the samples end early", both(idle("sut-1", 105, 0, 999), samples(0, 150)), "open", harness.Unknown, vacuous,
+			"sut-1 backend 77 was idle in a transaction from before call 1, but the last sample was too early to say how long",
+		},
+		{
+			"a session of unknown owner", idle("psycopg", 105, 0, 999), "open", harness.Unknown, vacuous,
+			`a session of "psycopg" was idle in a transaction all through call 1, and no server has that name`,
+		},
 	})
 }
 
