@@ -19,7 +19,7 @@ func amplification() reports.Amplification {
 		return reports.AmplifyRound{
 			Round: n, ReservePosts: harness.CountPair{Ledger: posts, WireMock: posts},
 			Outcomes:  map[string]int{"SUCCEEDED": won, "FAILED_RACE": 100 - won},
-			ConfirmMS: harness.Latency{N: 100, P50: p95 / 2, P95: p95, P99: p99(p95 * 1.1), Max: p95 * 1.2},
+			ConfirmMS: harness.Latency{N: 100, P50: p95 / 2, P95: p95, P99: new(p95 * 1.1), Max: p95 * 1.2},
 		}
 	}
 	return reports.Amplification{
@@ -27,12 +27,12 @@ func amplification() reports.Amplification {
 		Paths: reports.AmplifyPaths{
 			Direct: reports.AmplifyPath{
 				ReservePosts: harness.CountPair{Ledger: 100, WireMock: 100}, Outcomes: map[string]int{"SUCCEEDED": 5, "FAILED_RACE": 295},
-				ConfirmMS: harness.Latency{N: 300, P50: 400, P95: 812.4, P99: p99(1101), Max: 1320},
+				ConfirmMS: harness.Latency{N: 300, P50: 400, P95: 812.4, P99: new(1101.0), Max: 1320},
 				PerRound:  []reports.AmplifyRound{round(1, 100, 2, 810), round(2, 100, 2, 799), round(3, 100, 1, 830)},
 			},
 			Intent: reports.AmplifyPath{
 				ReservePosts: harness.CountPair{Ledger: 1, WireMock: 1}, Outcomes: map[string]int{"SUCCEEDED": 3, "FAILED_RACE": 297},
-				ConfirmMS: harness.Latency{N: 300, P50: 160, P95: 402.2, P99: p99(410), Max: 415},
+				ConfirmMS: harness.Latency{N: 300, P50: 160, P95: 402.2, P99: new(410.0), Max: 415},
 				PerRound:  []reports.AmplifyRound{round(1, 1, 1, 400), round(2, 1, 1, 180), round(3, 1, 1, 402)},
 			},
 		},

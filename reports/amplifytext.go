@@ -122,11 +122,12 @@ func aligned(rows [][]string) []string {
 	}
 	lines := make([]string, 0, len(rows))
 	for _, r := range rows {
-		line := fmt.Sprintf("%-*s", widths[0], r[0])
+		var line strings.Builder
+		fmt.Fprintf(&line, "%-*s", widths[0], r[0])
 		for i, cell := range r[1:] {
-			line += fmt.Sprintf("   %*s", widths[i+1], cell)
+			fmt.Fprintf(&line, "   %*s", widths[i+1], cell)
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 	return lines
 }

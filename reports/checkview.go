@@ -34,7 +34,7 @@ type evidenceView struct {
 	Ops   string
 }
 
-func checkOf(id string, r harness.Result, v harness.Verdict, rec harness.Record, have bool) checkView {
+func checkOf(id string, v harness.Verdict, rec harness.Record, have bool) checkView {
 	status := checked(v)
 	c := checkView{ID: id, Verdict: markOf(status), Check: v.ID, Summary: v.Summary, Rule: v.Rule}
 	if rows, ok := rec.Rows[v.ID]; ok {
@@ -133,8 +133,10 @@ func operationTable(rec harness.Record, ids []string) *tableView {
 		if op.Answered != 0 {
 			answered = micros(op.Answered - zero)
 		}
-		t.Rows = append(t.Rows, []string{op.ID, fmt.Sprint(op.Process), strings.TrimSpace(op.Method + " " + op.Path + inputText(op)),
-			answerText(op), op.Outcome.String(), sent, answered})
+		t.Rows = append(t.Rows, []string{
+			op.ID, fmt.Sprint(op.Process), strings.TrimSpace(op.Method + " " + op.Path + inputText(op)),
+			answerText(op), op.Outcome.String(), sent, answered,
+		})
 	}
 	if found > operationsShown {
 		t.Note = fmt.Sprintf("%d more operations are in the run directory", found-operationsShown)

@@ -71,7 +71,7 @@ func (s *sketch) clients(lanes []clientLane) {
 	for i, l := range lanes {
 		if l.hit {
 			s.Labels = append(s.Labels, laneLabel{Y: s.y + height, Text: fmt.Sprintf("▶ %d", l.process), Class: "hit"})
-		} else if i%every == 0 && !(every > 1 && hitNear(lanes, i)) {
+		} else if i%every == 0 && (every == 1 || !hitNear(lanes, i)) {
 			s.Labels = append(s.Labels, laneLabel{Y: s.y + height - 1, Text: fmt.Sprint(l.process)})
 		}
 		for _, op := range l.ops {

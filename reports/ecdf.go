@@ -36,7 +36,7 @@ const (
 
 // latencyCharts draws the kinds of operations that were sent in bursts, or
 // all kinds where there was no burst.
-func latencyCharts(r harness.Result, rec harness.Record) []ecdfView {
+func latencyCharts(rec harness.Record) []ecdfView {
 	var kinds []string
 	bursts := len(rec.History.Bursts) > 0
 	for _, op := range rec.History.Operations {

@@ -103,23 +103,23 @@ func burstLine(b harness.BurstReport, named bool) string {
 	if named {
 		head += " " + b.Name
 	}
-	line := fmt.Sprintf("%s: %d requests, %s, spread %s, %d in flight at once",
-		head, b.Requests, cmp.Or(b.Technique, "technique not recorded"), span(b.Spread), b.MaxInFlight)
+	parts := []string{fmt.Sprintf("%s: %d requests, %s, spread %s, %d in flight at once",
+		head, b.Requests, cmp.Or(b.Technique, "technique not recorded"), span(b.Spread), b.MaxInFlight)}
 	for _, short := range []struct {
 		what string
 		got  int
 	}{{"ready", b.Ready}, {"sent", b.Sent}, {"answered", b.Answered}} {
 		if short.got < b.Requests {
-			line += fmt.Sprintf(", only %d %s", short.got, short.what)
+			parts = append(parts, fmt.Sprintf("only %d %s", short.got, short.what))
 		}
 	}
 	if b.Early > 0 {
-		line += fmt.Sprintf(", %d answered BEFORE the release", b.Early)
+		parts = append(parts, fmt.Sprintf("%d answered BEFORE the release", b.Early))
 	}
 	if b.ServerSpread > 0 {
-		line += fmt.Sprintf(", arrived within %s", span(b.ServerSpread))
+		parts = append(parts, fmt.Sprintf("arrived within %s", span(b.ServerSpread)))
 	}
-	return line
+	return strings.Join(parts, ", ")
 }
 
 // burstLines gives a line a burst, or one line about all when there are many

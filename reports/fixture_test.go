@@ -94,8 +94,6 @@ func confirmOp(rng *rand.Rand, i int, released time.Duration, won bool) (harness
 	return op, call
 }
 
-func p99(v float64) *float64 { return &v }
-
 func latencyOf(rec harness.Record) *harness.Latency {
 	var ms []float64
 	for _, op := range rec.History.OfKind("confirm") {
@@ -106,7 +104,7 @@ func latencyOf(rec harness.Record) *harness.Latency {
 	slices.Sort(ms)
 	n := len(ms)
 	at := func(p float64) float64 { return ms[int(math.Ceil(p*float64(n)))-1] }
-	return &harness.Latency{N: n, P50: at(0.5), P95: at(0.95), P99: p99(at(0.99)), Max: ms[n-1]}
+	return &harness.Latency{N: n, P50: at(0.5), P95: at(0.95), P99: new(at(0.99)), Max: ms[n-1]}
 }
 
 func result(name, title string) harness.Result {

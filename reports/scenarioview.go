@@ -70,7 +70,7 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 		v.P50, v.P95, v.N = millis(r.Latency.P50), millis(r.Latency.P95), r.Latency.N
 	}
 	for i, c := range worstFirst(r.Checks) {
-		v.Checks = append(v.Checks, checkOf(fmt.Sprintf("%s-c%d", id, i+1), r, c, rec, have))
+		v.Checks = append(v.Checks, checkOf(fmt.Sprintf("%s-c%d", id, i+1), c, rec, have))
 	}
 	v.Facts = factsOf(r)
 	for _, w := range r.Witness {
@@ -81,7 +81,7 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 	if !have {
 		return v
 	}
-	v.Latencies = latencyCharts(r, rec)
+	v.Latencies = latencyCharts(rec)
 	v.NoLatency = len(v.Latencies) == 0
 	v.Calls = callsChart(rec)
 	v.Timeline = timelineOf(r, rec)
@@ -159,8 +159,10 @@ func burstTable(bursts []harness.BurstReport) *tableView {
 			t.Note = fmt.Sprintf("%d more bursts are in the run directory", len(bursts)-i)
 			break
 		}
-		t.Rows = append(t.Rows, []string{b.Name, b.Technique, fmt.Sprint(b.Requests), fmt.Sprint(b.Ready), fmt.Sprint(b.Sent),
-			fmt.Sprint(b.Answered), fmt.Sprint(b.Early), screen(span(b.Spread)), fmt.Sprint(b.MaxInFlight)})
+		t.Rows = append(t.Rows, []string{
+			b.Name, b.Technique, fmt.Sprint(b.Requests), fmt.Sprint(b.Ready), fmt.Sprint(b.Sent),
+			fmt.Sprint(b.Answered), fmt.Sprint(b.Early), screen(span(b.Spread)), fmt.Sprint(b.MaxInFlight),
+		})
 	}
 	return t
 }
