@@ -171,12 +171,12 @@ func TestTextOfAGreenRun(t *testing.T) {
 
 func TestOverbookedSeatIsFoundAndShown(t *testing.T) {
 	p := newPlace(t)
-	e := p.run(t, 1, "run", "library/one-seat", "--set", "path=direct", "--set", "window=30ms", "--seed", "5", "--github", "annotations.txt")
+	e := p.run(t, 1, "run", "library/one-seat", "--set", "path=direct", "--set", "window=150ms", "--seed", "5", "--github", "annotations.txt")
 	if got := e.lastLine(); got != "0 passed, 1 failed, 0 skipped" {
 		t.Errorf("the last line is %q", got)
 	}
 	says(t, "standard output", e.stdout, `^✗ FAIL +library/one-seat`, `L-I3`, `at_most_one_winner|\.sql`,
-		`overbook run library/one-seat --seed 00000005 --set path=direct --set window=30ms`, `report\.html`)
+		`overbook run library/one-seat --seed 00000005 --set path=direct --set window=150ms`, `report\.html`)
 	if b, err := os.ReadFile(p.path("annotations.txt")); err != nil || !bytes.Contains(b, []byte("::error")) {
 		t.Errorf("--github: %q, %v", b, err)
 	}
@@ -189,7 +189,7 @@ func TestOverbookedSeatIsFoundAndShown(t *testing.T) {
 	}
 	words := strings.Fields(string(line))
 	plan := p.run(t, 0, append([]string{"plan"}, words[2:]...)...)
-	says(t, "plan", plan.stdout, `"path": "direct"`, `"window": "30ms"`, `"seed": "00000005"`)
+	says(t, "plan", plan.stdout, `"path": "direct"`, `"window": "150ms"`, `"seed": "00000005"`)
 }
 
 func TestAmplify(t *testing.T) {
