@@ -118,6 +118,12 @@ func tally(doc string, want map[string]map[string]int) harness.Check {
 	})
 }
 
+// oneWinnerOnce are the checks of one burst on one seat in which no client may
+// notice the fault: one winner, one reserve POST.
+func oneWinnerOnce(p harness.Params) []harness.Check {
+	return append(always(), oneWinner(map[string]int{"burst": p.Int("users")}), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"))
+}
+
 // noOpenTransaction is L-I6, sampled.
 func noOpenTransaction() harness.Check { return check.NoOpenTransaction("L-I6", "pyxis") }
 

@@ -45,15 +45,7 @@ func firstIsTold() harness.Check {
 }
 
 func driveRejected(ctx context.Context, env harness.Env) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	people := students(env.Params().Int("users"))
-	if err := configure(ctx, env, c.Seats, map[string]any{"reject_students": people[:1]}); err != nil {
-		return err
-	}
-	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
+	people, actions, err := rivals(ctx, env, map[string]any{"reject_students": students(1)})
 	if err != nil {
 		return err
 	}

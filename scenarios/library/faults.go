@@ -153,15 +153,7 @@ goes to the next of the group, with one POST of its own.`,
 // driveCrash kills the server that makes the first reserve call at the given
 // moment, starts it again, lets the lease run out and asks everybody's answer.
 func driveCrash(ctx context.Context, env harness.Env, at harness.Moment, swallow bool) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	if err := configure(ctx, env, c.Seats, nil); err != nil {
-		return err
-	}
-	people := students(env.Params().Int("users"))
-	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
+	people, actions, err := rivals(ctx, env, nil)
 	if err != nil {
 		return err
 	}
@@ -209,11 +201,8 @@ current charge instead of writing again or reporting a failure.`,
 		Sources: []string{"L-I3", "L-I5", "L-M20"},
 		Params:  faultParams("100"),
 		Drive: func(ctx context.Context, env harness.Env) error {
-			var c choices
-			if err := env.Plan().Decode(&c); err != nil {
-				return err
-			}
-			if err := configure(ctx, env, c.Seats, nil); err != nil {
+			c, err := chosen(ctx, env, nil)
+			if err != nil {
 				return err
 			}
 			lost := newStruck()
@@ -236,7 +225,7 @@ current charge instead of writing again or reporting a failure.`,
 			return nil
 		},
 		Checks: func(p harness.Params) []harness.Check {
-			return append(always(), oneWinner(map[string]int{"burst": p.Int("users")}), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"))
+			return oneWinnerOnce(p)
 		},
 	}, nil)
 }
@@ -251,21 +240,13 @@ and no event may be doubled.`,
 		Sources: []string{"L-I5", "L-I7", "L-M16", "L-M19"},
 		Drive:   driveSlow,
 		Checks: func(p harness.Params) []harness.Check {
-			return append(always(), oneWinner(map[string]int{"burst": p.Int("users")}), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"))
+			return oneWinnerOnce(p)
 		},
 	}, map[string]string{"LIBRARY_UPSTREAM_TIMEOUT": "45s", "LIBRARY_CONFIRM_WAIT": "25s"})
 }
 
 func driveSlow(ctx context.Context, env harness.Env) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	if err := configure(ctx, env, c.Seats, nil); err != nil {
-		return err
-	}
-	people := students(env.Params().Int("users"))
-	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
+	people, actions, err := rivals(ctx, env, nil)
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,27 @@ func configure(ctx context.Context, env harness.Env, seats []string, more map[st
 	return env.Upstream("pyxis").Configure(ctx, config)
 }
 
+// chosen gives what the plan chose, and sets the double up with it.
+func chosen(ctx context.Context, env harness.Env, more map[string]any) (choices, error) {
+	var c choices
+	if err := env.Plan().Decode(&c); err != nil {
+		return c, err
+	}
+	return c, configure(ctx, env, c.Seats, more)
+}
+
+// rivals sets the double up and prepares one action per student, all for the
+// one seat that the plan chose.
+func rivals(ctx context.Context, env harness.Env, more map[string]any) (people, actions []string, err error) {
+	c, err := chosen(ctx, env, more)
+	if err != nil {
+		return nil, nil, err
+	}
+	people = students(env.Params().Int("users"))
+	actions, err = prepare(ctx, env, people, same(len(people), c.Seats[0]))
+	return people, actions, err
+}
+
 // student names the student who is client n of round r.
 func student(round, n int) string { return fmt.Sprintf("student-%d", round*1000+n+1) }
 

@@ -27,11 +27,8 @@ func manySeats() harness.Scenario {
 			return choices{Seats: seatNames(rng, p.Int("seats")), Orders: [][]int{rng.Perm(p.Int("users"))}}, nil
 		},
 		Drive: func(ctx context.Context, env harness.Env) error {
-			var c choices
-			if err := env.Plan().Decode(&c); err != nil {
-				return err
-			}
-			if err := configure(ctx, env, c.Seats, nil); err != nil {
+			c, err := chosen(ctx, env, nil)
+			if err != nil {
 				return err
 			}
 			var people, wanted []string
@@ -62,11 +59,8 @@ func doubleConfirm() harness.Scenario {
 		Topology: func(p harness.Params) harness.Topology { return topology(p, nil) },
 		Choose:   func(rng *rand.Rand, _ harness.Params) (any, error) { return choices{Seats: seatNames(rng, 1)}, nil },
 		Drive: func(ctx context.Context, env harness.Env) error {
-			var c choices
-			if err := env.Plan().Decode(&c); err != nil {
-				return err
-			}
-			if err := configure(ctx, env, c.Seats, nil); err != nil {
+			c, err := chosen(ctx, env, nil)
+			if err != nil {
 				return err
 			}
 			me := student(0, 0)

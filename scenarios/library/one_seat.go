@@ -62,11 +62,8 @@ the seat, the intent path does not.`,
 }
 
 func driveOneSeat(ctx context.Context, env harness.Env) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	if err := configure(ctx, env, c.Seats, nil); err != nil {
+	c, err := chosen(ctx, env, nil)
+	if err != nil {
 		return err
 	}
 	for round, seat := range c.Seats {

@@ -43,15 +43,7 @@ else. Then sut-1 goes on with its late answer. No second POST, no state that cha
 }
 
 func drivePaused(ctx context.Context, env harness.Env) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	if err := configure(ctx, env, c.Seats, nil); err != nil {
-		return err
-	}
-	people := students(env.Params().Int("users"))
-	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
+	people, actions, err := rivals(ctx, env, nil)
 	if err != nil {
 		return err
 	}
@@ -113,15 +105,7 @@ is released. There must still be one reserve POST for the seat, and nobody may n
 		Params:   faultParams("100"),
 		Topology: withRedis(3, nil),
 		Drive: func(ctx context.Context, env harness.Env) error {
-			var c choices
-			if err := env.Plan().Decode(&c); err != nil {
-				return err
-			}
-			if err := configure(ctx, env, c.Seats, nil); err != nil {
-				return err
-			}
-			people := students(env.Params().Int("users"))
-			actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
+			people, actions, err := rivals(ctx, env, nil)
 			if err != nil {
 				return err
 			}
@@ -134,7 +118,7 @@ is released. There must still be one reserve POST for the seat, and nobody may n
 			return err
 		},
 		Checks: func(p harness.Params) []harness.Check {
-			return append(always(), oneWinner(map[string]int{"burst": p.Int("users")}), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"))
+			return oneWinnerOnce(p)
 		},
 	}, nil)
 }
@@ -159,15 +143,7 @@ by the other replica.`,
 }
 
 func driveDrain(ctx context.Context, env harness.Env) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	if err := configure(ctx, env, c.Seats, nil); err != nil {
-		return err
-	}
-	people := students(env.Params().Int("users"))
-	actions, err := prepare(ctx, env, people, same(len(people), c.Seats[0]))
+	people, actions, err := rivals(ctx, env, nil)
 	if err != nil {
 		return err
 	}

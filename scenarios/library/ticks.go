@@ -45,11 +45,8 @@ func tickBoundaryReplicas() harness.Scenario {
 }
 
 func driveTicks(ctx context.Context, env harness.Env) error {
-	var c choices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	if err := configure(ctx, env, c.Seats, nil); err != nil {
+	c, err := chosen(ctx, env, nil)
+	if err != nil {
 		return err
 	}
 	p := env.Params()
