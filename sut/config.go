@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -142,14 +143,7 @@ func optional(ok func(string) bool) func(string) bool {
 }
 
 func oneOf(words ...string) func(string) bool {
-	return func(s string) bool {
-		for _, w := range words {
-			if s == w {
-				return true
-			}
-		}
-		return false
-	}
+	return func(s string) bool { return slices.Contains(words, s) }
 }
 
 func schemes(allowed ...string) func(string) bool {

@@ -119,7 +119,7 @@ func serve(ctx context.Context, cfg processConfig, stdout io.Writer) int {
 	case s := <-signals:
 		log.Info("stopping", "signal", s.String())
 	}
-	return stop(cfg, service, server, signals)
+	return stop(ctx, cfg, service, server, signals)
 }
 
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
@@ -140,9 +140,9 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 // stop ends in good order: no new connections, no new claims; calls under way
 // end; clients who still wait get their 202; then everything is closed. A
 // second signal ends all that at once.
-func stop(cfg processConfig, service *library.Service, server *http.Server, signals <-chan os.Signal) int {
+func stop(ctx context.Context, cfg processConfig, service *library.Service, server *http.Server, signals <-chan os.Signal) int {
 	log := cfg.library.Log
-	ctx, cancel := context.WithTimeout(context.Background(), cfg.grace)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.grace)
 	defer cancel()
 	done := make(chan int, 1)
 	go func() { done <- stopInOrder(ctx, log, service, server) }() // a second signal leaves it to the end of the process

@@ -38,8 +38,7 @@ func TestBadConfiguration(t *testing.T) {
 		{"no design name", []string{"--design"}, good, []string{"--design library"}},
 		{"unknown argument", []string{"--fast"}, good, []string{`"--fast"`, "--help"}},
 		{"required ones", []string{"--design", "library"}, nil, []string{`DATABASE_URL=""`, `PYXIS_URL=""`, "e.g. PYXIS_URL=http://"}},
-		{"every bad one is named", []string{"--design=library"}, append(good, "POOL_SIZE=3", "LIBRARY_PATH=sideways", "LIBRARY_TICK=fast", "TEST_MODE=maybe", "LISTEN=8080", "LIBRARY_WAKE=often"),
-			[]string{`POOL_SIZE="3"`, "from 4 to 500", `LIBRARY_PATH="sideways"`, "direct or intent", `LIBRARY_TICK="fast"`, "e.g. LIBRARY_TICK=250ms", `TEST_MODE="maybe"`, `LISTEN="8080"`, "commit or tick"}},
+		{"every bad one is named", []string{"--design=library"}, append(good, "POOL_SIZE=3", "LIBRARY_PATH=sideways", "LIBRARY_TICK=fast", "TEST_MODE=maybe", "LISTEN=8080", "LIBRARY_WAKE=often"), []string{`POOL_SIZE="3"`, "from 4 to 500", `LIBRARY_PATH="sideways"`, "direct or intent", `LIBRARY_TICK="fast"`, "e.g. LIBRARY_TICK=250ms", `TEST_MODE="maybe"`, `LISTEN="8080"`, "commit or tick"}},
 		{"lease too short", []string{"--design", "library"}, append(good, "LIBRARY_LEASE=5s"), []string{"LIBRARY_LEASE", "LIBRARY_UPSTREAM_TIMEOUT", "TEST_MODE"}},
 		{"migrate without a database", []string{"migrate", "--design", "library"}, nil, []string{`DATABASE_URL=""`}},
 	}

@@ -13,11 +13,11 @@ import (
 func TestNowAddsTheOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.New(time.Hour)
-		if got := c.Now().Sub(time.Now()).Round(time.Millisecond); got != time.Hour {
+		if got := time.Until(c.Now()).Round(time.Millisecond); got != time.Hour {
 			t.Errorf("offset of Now = %v, want 1h", got)
 		}
 		c.Set(3 * time.Minute)
-		if got := c.Now().Sub(time.Now()).Round(time.Millisecond); got != 3*time.Minute {
+		if got := time.Until(c.Now()).Round(time.Millisecond); got != 3*time.Minute {
 			t.Errorf("offset of Now after Set = %v, want 3m: Set gives the whole offset, not an increment", got)
 		}
 	})

@@ -75,8 +75,7 @@ func TestReadJSONIsStrict(t *testing.T) {
 			}
 			err := httpapi.ReadJSON(r, &in)
 			got := 0
-			var p *httpapi.Problem
-			if errors.As(err, &p) {
+			if p, ok := httpapi.ProblemOf(err); ok {
 				got = p.Status
 			}
 			if got != tt.want {

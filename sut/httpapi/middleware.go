@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -36,7 +37,7 @@ func Wrap(mux *http.ServeMux, log *slog.Logger) http.Handler {
 			if fault == nil {
 				return
 			}
-			if fault == http.ErrAbortHandler {
+			if err, ok := fault.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(fault)
 			}
 			log.Error("handler panicked", "request", id, "method", r.Method, "path", r.URL.Path, "panic", fault, "stack", string(debug.Stack()))
@@ -95,7 +96,7 @@ func (h *headerOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h *headerOnly) WriteHeader(status int)      { h.status = status }
 
 // A StudentHandler serves a call of a known student. The error it gives, if
-// any, is answered: a [Problem] as it is, anything else as told by fallback.
+// any, is answered: one made of a [Problem] with that, any other as fallback says.
 type StudentHandler func(w http.ResponseWriter, r *http.Request, student string) error
 
 // ForStudents checks who is calling before anything else happens, and turns
@@ -112,7 +113,7 @@ func ForStudents(h StudentHandler, fallback func(*http.Request, error) *Problem)
 		if err == nil {
 			return
 		}
-		p, ok := err.(*Problem) //nolint:errorlint // a handler's own problem is never wrapped
+		p, ok := ProblemOf(err)
 		if !ok {
 			p = fallback(r, err)
 		}

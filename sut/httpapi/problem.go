@@ -8,6 +8,7 @@ package httpapi
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 )
@@ -23,8 +24,22 @@ type Problem struct {
 	Header  http.Header // extra header lines, e.g. Retry-After
 }
 
-// Error makes a problem usable as an error.
-func (p *Problem) Error() string { return p.Type + ": " + p.Detail }
+// Err makes the problem an error, for handlers to give.
+func (p *Problem) Err() error { return &problemError{p} }
+
+// problemError carries a problem where an error is wanted.
+type problemError struct{ problem *Problem }
+
+func (e *problemError) Error() string { return e.problem.Type + ": " + e.problem.Detail }
+
+// ProblemOf finds the problem that an error was made of.
+func ProblemOf(err error) (*Problem, bool) {
+	e, ok := errors.AsType[*problemError](err)
+	if !ok {
+		return nil, false
+	}
+	return e.problem, true
+}
 
 // With gives a copy with another detail.
 func (p *Problem) With(detail string) *Problem {

@@ -52,23 +52,23 @@ func CauseOf(r *http.Request) Cause {
 }
 
 // ReadJSON reads the body into v: one JSON value, no unknown members, nothing
-// after it. The error is a [Problem].
+// after it. The error is made of a [Problem].
 func ReadJSON(r *http.Request, v any) error {
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		if media, _, err := mime.ParseMediaType(ct); err != nil || media != "application/json" {
-			return BadRequest.With("the body must be application/json, not " + ct)
+			return BadRequest.With("the body must be application/json, not " + ct).Err()
 		}
 	}
 	dec := json.NewDecoder(r.Body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return bodyProblem(err)
+		return bodyProblem(err).Err()
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return TooLarge
+			return TooLarge.Err()
 		}
-		return BadRequest.With("the body must be one JSON value and nothing after it")
+		return BadRequest.With("the body must be one JSON value and nothing after it").Err()
 	}
 	return nil
 }

@@ -48,8 +48,10 @@ func (s *Service) confirmDirect(ctx context.Context, c consent) (record, error) 
 	}
 	w.on(r.Seat)
 	i := intent{record: r, Path: pathDirect, Fence: 1, LockedUntil: until, Traceparent: c.cause.Traceparent, Op: c.cause.Op}
-	if e, known := s.attempt(s.hard, i, lease.Take(s.cfg.Clock, i.Fence, until, asked, s.cfg.Lease)); known {
-		if ended, stored := s.conclude(s.hard, i, e); stored {
+	lasting, end := s.outlive(ctx)
+	defer end()
+	if e, known := s.attempt(lasting, i, lease.Take(s.cfg.Clock, i.Fence, until, asked, s.cfg.Lease)); known {
+		if ended, stored := s.conclude(lasting, i, e); stored {
 			return ended[0], nil
 		}
 	}
@@ -65,9 +67,9 @@ func (s *Service) confirmedBefore(ctx context.Context, c consent) (record, error
 	case err != nil:
 		return record{}, err
 	case !known || a.student != c.student:
-		return record{}, unknownAction
+		return record{}, unknownAction.Err()
 	case a.intent.IntentID == "":
-		return record{}, actionExpired
+		return record{}, actionExpired.Err()
 	case terminal(a.intent.State) || a.intent.Kind == kindWait:
 		return a.intent, nil
 	}

@@ -119,7 +119,7 @@ func (a answer) str(name string) string { v, _ := a.doc[name].(string); return v
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}, Timeout: 60 * time.Second}
 
 func (r *replica) call(method, path, student, body string) answer {
-	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body)) //nolint:noctx // the client has a timeout
+	req, err := http.NewRequest(method, r.url+path, strings.NewReader(body))
 	if err != nil {
 		return answer{err: err}
 	}

@@ -111,13 +111,13 @@ func badSeat(name string) error {
 	if len(name) > 64 {
 		name = name[:64] + "..."
 	}
-	return httpapi.BadRequest.With("\"seat\" must be like A-001 (letters, digits, . _ -, up to 32), not \"" + name + "\"")
+	return httpapi.BadRequest.With("\"seat\" must be like A-001 (letters, digits, . _ -, up to 32), not \"" + name + "\"").Err()
 }
 
 func (s *Service) postConfirm(w http.ResponseWriter, r *http.Request, student string) error {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
-		return unknownAction
+		return unknownAction.Err()
 	}
 	rec, err := s.confirm(r.Context(), student, id.String(), httpapi.CauseOf(r))
 	if err != nil {
@@ -134,11 +134,11 @@ func answerConfirm(w http.ResponseWriter, r record) error {
 		httpapi.WriteJSON(w, http.StatusCreated, body)
 		return nil
 	case stateRace:
-		return seatTaken.WithMembers(body)
+		return seatTaken.WithMembers(body).Err()
 	case stateAuth:
-		return credentialRejected.WithMembers(body)
+		return credentialRejected.WithMembers(body).Err()
 	case stateUpstream:
-		return upstreamFailed.WithMembers(body)
+		return upstreamFailed.WithMembers(body).Err()
 	}
 	w.Header().Set("Location", "/library/intents/"+r.IntentID)
 	httpapi.WriteJSON(w, http.StatusAccepted, body)
@@ -158,14 +158,14 @@ func intentBody(r record) map[string]any {
 func (s *Service) getIntent(w http.ResponseWriter, r *http.Request, student string) error {
 	id, err := uuid.Parse(r.PathValue("id"))
 	if err != nil {
-		return unknownIntent
+		return unknownIntent.Err()
 	}
 	rec, known, err := s.store.lookUpIntent(r.Context(), id.String())
 	if err != nil {
 		return err
 	}
 	if !known || rec.Student != student {
-		return unknownIntent
+		return unknownIntent.Err()
 	}
 	httpapi.WriteJSON(w, http.StatusOK, intentBody(rec))
 	return nil
@@ -179,7 +179,7 @@ func (s *Service) postWait(w http.ResponseWriter, r *http.Request, student strin
 		return err
 	}
 	if len(in.Seats) > wantedMost {
-		return httpapi.BadRequest.With("\"seats\" may name at most 100 seats")
+		return httpapi.BadRequest.With("\"seats\" may name at most 100 seats").Err()
 	}
 	var wanted []string
 	for _, seat := range in.Seats {
@@ -221,13 +221,9 @@ func (s *Service) postClock(w http.ResponseWriter, r *http.Request) {
 	}
 	err := httpapi.ReadJSON(r, &in)
 	if err == nil && in.OffsetMS == nil {
-		err = httpapi.BadRequest.With("\"offset_ms\" is missing")
+		err = httpapi.BadRequest.With("\"offset_ms\" is missing").Err()
 	}
-	if err != nil {
-		p := httpapi.BadRequest.With(err.Error())
-		if own := (*httpapi.Problem)(nil); errors.As(err, &own) {
-			p = own
-		}
+	if p, ok := httpapi.ProblemOf(err); ok {
 		httpapi.WriteProblem(w, p)
 		return
 	}

@@ -129,7 +129,8 @@ func (s *Service) Close() {
 	if s.halt != nil {
 		s.halt()
 		s.giveUp()
-		_ = s.worker.stop(context.WithoutCancel(s.hard)) // its calls have just been given up
+		s.worker.halt()
+		s.worker.finished.Wait() // soon: its calls have just been given up
 		s.loops.Wait()
 	}
 	s.waiters.dismiss()
@@ -140,13 +141,25 @@ func (s *Service) Close() {
 	s.pyxis.Close()
 }
 
+// outlive gives a context that does not end with the request it comes from but
+// with the service. Call the function when it is no longer needed.
+func (s *Service) outlive(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(s.hard, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // freeSeats is the list of seats through the cache. The list is the same for
 // everybody but is read with somebody's credential: whoever shared a read that
 // failed on another student's credential tries again with their own.
 func (s *Service) freeSeats(ctx context.Context, who upstream.Caller) (v cache.Value[[]upstream.Seat], err error) {
 	for range readTries {
 		var joined bool
-		v, joined, err = s.list.Get(ctx, "seats", func(context.Context) ([]upstream.Seat, error) { return s.pyxis.Seats(s.hard, who) })
+		v, joined, err = s.list.Get(ctx, "seats", func(ctx context.Context) ([]upstream.Seat, error) {
+			ctx, end := s.outlive(ctx)
+			defer end()
+			return s.pyxis.Seats(ctx, who)
+		})
 		if !joined || !errors.Is(err, upstream.ErrRejected) {
 			break
 		}
@@ -156,7 +169,11 @@ func (s *Service) freeSeats(ctx context.Context, who upstream.Caller) (v cache.V
 
 // currentCharge is the student's charge through the cache.
 func (s *Service) currentCharge(ctx context.Context, who upstream.Caller) (*upstream.Charge, error) {
-	v, _, err := s.charges.Get(ctx, who.Student, func(context.Context) (*upstream.Charge, error) { return s.pyxis.CurrentCharge(s.hard, who) })
+	v, _, err := s.charges.Get(ctx, who.Student, func(ctx context.Context) (*upstream.Charge, error) {
+		ctx, end := s.outlive(ctx)
+		defer end()
+		return s.pyxis.CurrentCharge(ctx, who)
+	})
 	return v.V, err
 }
 
@@ -195,7 +212,7 @@ func (s *Service) await(ctx context.Context, w *waiter, r record) (record, error
 	}
 	now, known, err := s.store.lookUpIntent(ctx, r.IntentID)
 	if err != nil || !known {
-		return r, nil //nolint:nilerr // the intent is stored; what we last knew of it is an answer
+		return r, nil // the intent is stored: what we last knew of it is an answer
 	}
 	return now, nil
 }

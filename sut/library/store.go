@@ -231,8 +231,10 @@ func scanRecord(row pgx.CollectableRow) (r record, err error) {
 }
 
 func intentTargets(i *intent) []any {
-	return []any{&i.IntentID, &i.ActionID, &i.Student, &i.Seat, &i.State, &i.Kind,
-		&i.Path, &i.Fence, &i.LockedUntil, &i.Traceparent, &i.Op, &i.Looks}
+	return []any{
+		&i.IntentID, &i.ActionID, &i.Student, &i.Seat, &i.State, &i.Kind,
+		&i.Path, &i.Fence, &i.LockedUntil, &i.Traceparent, &i.Op, &i.Looks,
+	}
 }
 
 func scanIntent(row pgx.CollectableRow) (i intent, err error) {

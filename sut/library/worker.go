@@ -176,12 +176,17 @@ func (w *worker) tick(ctx context.Context) {
 	}
 }
 
+// halt takes no new claims from now on.
+func (w *worker) halt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+}
+
 // stop takes no new claims and waits until those that are under way are done,
 // or the context ends.
 func (w *worker) stop(ctx context.Context) error {
-	w.mu.Lock()
-	w.stopped = true
-	w.mu.Unlock()
+	w.halt()
 	done := make(chan struct{})
 	go func() {
 		w.finished.Wait()

@@ -11,10 +11,10 @@ import (
 	"github.com/overbook/overbook/sut/clock"
 )
 
-// serverFault is a 5xx answer, a failure to the breaker but an answer to us.
-type serverFault int
+// serverFaultError is a 5xx answer, a failure to the breaker but an answer to us.
+type serverFaultError int
 
-func (s serverFault) Error() string { return fmt.Sprintf("status %d", int(s)) }
+func (s serverFaultError) Error() string { return fmt.Sprintf("status %d", int(s)) }
 
 // guardError is our own guard's objection to making a call.
 type guardError struct{ why error }

@@ -176,11 +176,11 @@ func (c *Client) call(ctx context.Context, who Caller, k call) (answer, error) {
 			c.cfg.OnCall(k.name, a.status, nowMono()-began)
 		}
 		if err == nil && a.status >= 500 {
-			return a, serverFault(a.status)
+			return a, serverFaultError(a.status)
 		}
 		return a, err
 	})
-	if fault := serverFault(0); errors.As(err, &fault) {
+	if fault := serverFaultError(0); errors.As(err, &fault) {
 		return a, nil
 	}
 	return a, err

@@ -71,7 +71,7 @@ func Start(ctx context.Context) (*Cluster, error) {
 	}
 	c := &Cluster{dir: dir}
 	if err := c.start(ctx, bin); err != nil {
-		c.Stop()
+		c.Stop() //nolint:contextcheck // cleaning up is not bound by how long starting may take
 		return nil, err
 	}
 	return c, nil
@@ -167,19 +167,19 @@ func (c *Cluster) awaitReady(ctx context.Context) error {
 
 // Template makes a database once per name, has prepare fill it, and gives the
 // URL of a copy for this test. Copying is much faster than filling.
-func (c *Cluster) Template(t testing.TB, name string, prepare func(url string) error) string {
-	t.Helper()
+func (c *Cluster) Template(tb testing.TB, name string, prepare func(url string) error) string {
+	tb.Helper()
 	full := fmt.Sprintf("overbook_test_%d_template_%s", os.Getpid(), name)
 	c.templates.Lock()
 	defer c.templates.Unlock()
 	if !slices.Contains(c.filled, full) {
-		c.exec(t, "create database "+full)
-		if err := prepare(c.url(t, full)); err != nil {
-			t.Fatalf("fill the template %s: %v", name, err)
+		c.exec(tb, "create database "+full)
+		if err := prepare(c.url(tb, full)); err != nil {
+			tb.Fatalf("fill the template %s: %v", name, err)
 		}
 		c.filled = append(c.filled, full)
 	}
-	return c.create(t, " template "+full)
+	return c.create(tb, " template "+full)
 }
 
 // Stop ends the server, if it is ours, and removes its files; on somebody
@@ -198,41 +198,41 @@ func (c *Cluster) Stop() {
 }
 
 // Database gives the URL of a fresh, empty database that goes away with the test.
-func (c *Cluster) Database(t testing.TB) string {
-	t.Helper()
-	return c.create(t, "")
+func (c *Cluster) Database(tb testing.TB) string {
+	tb.Helper()
+	return c.create(tb, "")
 }
 
-func (c *Cluster) create(t testing.TB, how string) string {
-	t.Helper()
+func (c *Cluster) create(tb testing.TB, how string) string {
+	tb.Helper()
 	name := fmt.Sprintf("overbook_test_%d_%d", os.Getpid(), c.made.Add(1))
-	c.exec(t, "create database "+name+how)
-	t.Cleanup(func() { c.exec(t, "drop database if exists "+name+" with (force)") })
-	return c.url(t, name)
+	c.exec(tb, "create database "+name+how)
+	tb.Cleanup(func() { c.exec(tb, "drop database if exists "+name+" with (force)") })
+	return c.url(tb, name)
 }
 
 // url is the URL of a database of this cluster.
-func (c *Cluster) url(t testing.TB, name string) string {
-	t.Helper()
+func (c *Cluster) url(tb testing.TB, name string) string {
+	tb.Helper()
 	cfg, err := pgx.ParseConfig(c.admin)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return fmt.Sprintf("postgres://%s:%s@%s/%s?sslmode=disable", cfg.User, cfg.Password,
 		net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))), name)
 }
 
-func (c *Cluster) exec(t testing.TB, sql string) {
-	t.Helper()
+func (c *Cluster) exec(tb testing.TB, sql string) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), readyWithin)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, c.admin)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	defer func() { _ = conn.Close(ctx) }()
 	if _, err := conn.Exec(ctx, sql); err != nil {
-		t.Fatalf("%s: %v", sql, err)
+		tb.Fatalf("%s: %v", sql, err)
 	}
 }
 
