@@ -57,7 +57,7 @@ func dockerPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{container: c, adminURL: "postgres://postgres@" + address + "/postgres?sslmode=disable"}
+	p := &Postgres{running: running{name: r.name, container: c}, adminURL: "postgres://postgres@" + address + "/postgres?sslmode=disable"}
 	// The image's first server, for setting up, listens on a socket alone.
 	if err := c.await(ctx, func(ctx context.Context) error { return answers(ctx, p.adminURL) }); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func dockerWireMock(ctx context.Context, o Options) (*WireMock, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &WireMock{container: c}
+	w := &WireMock{running: running{name: r.name, container: c}}
 	if o.docker.local {
 		err = c.await(ctx, func(ctx context.Context) error { return w.readPort(ctx) })
 	} else {
@@ -154,7 +154,7 @@ func dockerRedis(ctx context.Context, o Options) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, version := &Redis{container: c, url: "redis://" + address + "/0"}, ""
+	server, version := &Redis{running: running{name: r.name, container: c}, url: "redis://" + address + "/0"}, ""
 	if err := c.await(ctx, func(ctx context.Context) (err error) { version, err = redisVersion(ctx, server.url); return err }); err != nil {
 		return nil, err
 	}

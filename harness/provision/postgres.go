@@ -12,8 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/overbook/overbook/harness/proc"
 )
 
 // MaxConnections is what our own clusters allow.
@@ -23,21 +21,18 @@ const adminConnections = 4 // for creating and dropping databases; more wait
 
 // Postgres is a cluster that is up, ours or given by URL.
 type Postgres struct {
+	running
 	adminURL string
-	describe string
 	version  int    // server_version_num: 150018
 	prefix   string // of the names of databases made here; empty on a cluster of our own
 	pool     *pgxpool.Pool
 	holder   *pgx.Conn // the session that claims the prefix; nil on a cluster of our own
 
-	process   *proc.Process // nil unless local
-	container *container    // nil unless Docker
-	scratch   *scratch      // the data directory, when local
+	scratch *scratch // the data directory, when local
 
 	mu        sync.Mutex
 	templates map[string]*template
 	made      map[string]bool // databases to drop at the end on somebody else's cluster
-	closing   bool
 }
 
 // upPostgres takes the cluster that was named, or starts one.
@@ -61,7 +56,7 @@ func givenPostgres(ctx context.Context, o Options) (*Postgres, error) {
 		return nil, &Problem{What: "read the Postgres URL", Why: redact(err.Error(), o.PostgresURL), Fix: "give it as postgres://user:password@host:5432/postgres"}
 	}
 	where := net.JoinHostPort(config.ConnConfig.Host, fmt.Sprint(config.ConnConfig.Port))
-	p := &Postgres{adminURL: o.PostgresURL}
+	p := &Postgres{running: running{name: "PostgreSQL"}, adminURL: o.PostgresURL}
 	if err := p.connect(ctx); err != nil {
 		return nil, &Problem{
 			What: "connect to the Postgres that was named", Where: where, Err: err,
@@ -122,58 +117,10 @@ func (p *Postgres) connect(ctx context.Context) error {
 // user of the URL that was given).
 func (p *Postgres) AdminURL() string { return p.adminURL }
 
-// Describe says version, where from and whether commits are durable, in one line.
-func (p *Postgres) Describe() string { return p.describe }
-
-// Done is closed when the server has died or was stopped; never for a URL.
-func (p *Postgres) Done() <-chan struct{} {
-	switch {
-	case p.process != nil:
-		return p.process.Exited()
-	case p.container != nil:
-		return p.container.done
-	}
-	return nil
-}
-
-// Died says how the server ended when it ended on its own; nil while it runs,
-// after Close, and for a URL.
-func (p *Postgres) Died() error {
-	p.mu.Lock()
-	closing := p.closing
-	p.mu.Unlock()
-	return diedOf("PostgreSQL", closing, p.process, p.container)
-}
-
-// diedOf is Died for every part.
-func diedOf(name string, closing bool, process *proc.Process, c *container) error {
-	switch {
-	case closing:
-		return nil
-	case process != nil:
-		select {
-		case <-process.Exited():
-			return &Problem{
-				What: name + " died during the run", Why: process.ExitText() + "; its last output:\n    " + strings.Join(process.Tail(10), "\n    "),
-				Fix: "results since then are not to be trusted; look for memory pressure (dmesg) and run again",
-			}
-		default:
-		}
-	case c != nil:
-		return c.died(name)
-	}
-	return nil
-}
-
 func (p *Postgres) close(ctx context.Context) error {
-	p.mu.Lock()
-	if p.closing {
-		p.mu.Unlock()
+	if p.closing.Swap(true) {
 		return nil
 	}
-	p.closing = true
-	p.mu.Unlock()
-
 	var errs []error
 	if p.process == nil && p.container == nil {
 		errs = append(errs, p.dropMade(ctx))

@@ -50,7 +50,10 @@ func localPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{scratch: dir, describe: fmt.Sprintf("PostgreSQL %s, local %s, %s", number, bin, durability(o.Durable))}
+	p := &Postgres{
+		running: running{name: "PostgreSQL", describe: fmt.Sprintf("PostgreSQL %s, local %s, %s", number, bin, durability(o.Durable))},
+		scratch: dir,
+	}
 	if err := p.boot(ctx, o, bin, number, cred); err != nil {
 		return nil, errors.Join(err, p.close(context.WithoutCancel(ctx)))
 	}

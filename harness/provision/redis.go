@@ -18,14 +18,8 @@ import (
 
 // Redis is a server that is up, ours or given by URL.
 type Redis struct {
-	url      string
-	describe string
-
-	process   *proc.Process // nil unless local
-	container *container    // nil unless Docker
-
-	mu      sync.Mutex
-	closing bool
+	running
+	url string
 }
 
 func upRedis(ctx context.Context, o Options) (*Redis, error) {
@@ -49,7 +43,7 @@ func givenRedis(ctx context.Context, o Options) (*Redis, error) {
 	if err != nil {
 		return nil, &Problem{What: "connect to the Redis that was named", Where: options.Addr, Err: err, Fix: "check that it runs, the address and the password; or leave the URL out to have one started"}
 	}
-	return &Redis{url: o.RedisURL, describe: fmt.Sprintf("Redis %s, given at %s", version, options.Addr)}, nil
+	return &Redis{running: running{name: "Redis", describe: fmt.Sprintf("Redis %s, given at %s", version, options.Addr)}, url: o.RedisURL}, nil
 }
 
 var redisVersionField = regexp.MustCompile(`redis_version:(\S+)`)
@@ -107,7 +101,10 @@ func localRedis(ctx context.Context, o Options) (*Redis, error) {
 			ReadyTimeout: startTimeout, StopGrace: stopGrace,
 		})
 		if err == nil {
-			r := &Redis{url: fmt.Sprintf("redis://127.0.0.1:%d/0", port), process: process, describe: fmt.Sprintf("Redis %s, local %s", number, bin)}
+			r := &Redis{
+				running: running{name: "Redis", describe: fmt.Sprintf("Redis %s, local %s", number, bin), process: process},
+				url:     fmt.Sprintf("redis://127.0.0.1:%d/0", port),
+			}
 			if _, err := redisVersion(ctx, r.url); err != nil {
 				return nil, errors.Join(&Problem{What: "connect to the Redis just started", Where: r.url, Err: err}, process.Kill())
 			}
@@ -144,32 +141,8 @@ func olderThan(version string, major, minor int) bool {
 // URL is redis://host:port/0.
 func (r *Redis) URL() string { return r.url }
 
-// Describe says version and where from, in one line.
-func (r *Redis) Describe() string { return r.describe }
-
-// Done is closed when the server has died or was stopped; never for a URL.
-func (r *Redis) Done() <-chan struct{} {
-	switch {
-	case r.process != nil:
-		return r.process.Exited()
-	case r.container != nil:
-		return r.container.done
-	}
-	return nil
-}
-
-// Died says how the server ended when it ended on its own; nil while it runs,
-// after Close, and for a URL.
-func (r *Redis) Died() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return diedOf("Redis", r.closing, r.process, r.container)
-}
-
 func (r *Redis) close(ctx context.Context) error {
-	r.mu.Lock()
-	r.closing = true
-	r.mu.Unlock()
+	r.closing.Store(true)
 	switch {
 	case r.process != nil:
 		return r.process.Kill()

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/overbook/overbook/harness/proc"
@@ -19,15 +18,9 @@ import (
 
 // WireMock is a server that is up, ours or given by URL.
 type WireMock struct {
-	url      string
-	describe string
-	reach    string // host name by which it reaches this machine; "" is as we do
-
-	process   *proc.Process // nil unless local
-	container *container    // nil unless Docker
-
-	mu      sync.Mutex
-	closing bool
+	running
+	url   string
+	reach string // host name by which it reaches this machine; "" is as we do
 }
 
 const healthTimeout = 10 * time.Second
@@ -49,7 +42,7 @@ func givenWireMock(ctx context.Context, o Options) (*WireMock, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, &Problem{What: "read the WireMock URL", Where: o.WireMockURL, Why: "it is not an http URL", Fix: "give it as http://host:8080"}
 	}
-	w := &WireMock{url: strings.TrimRight(o.WireMockURL, "/")}
+	w := &WireMock{running: running{name: "WireMock"}, url: strings.TrimRight(o.WireMockURL, "/")}
 	version, err := w.health(ctx)
 	if err != nil {
 		return nil, &Problem{What: "ask the WireMock that was named for its health", Where: w.url, Err: err, Fix: "check that it runs and the address; or leave the URL out to have one started"}
@@ -111,7 +104,7 @@ func localWireMock(ctx context.Context, o Options) (*WireMock, error) {
 	if err != nil {
 		return nil, &Problem{What: "bring up WireMock", Where: java + " -jar " + jar.Path, Err: err, Fix: wiremockStartFix(err)}
 	}
-	w := &WireMock{url: "http://127.0.0.1:" + process.Match()[1], process: process}
+	w := &WireMock{running: running{name: "WireMock", process: process}, url: "http://127.0.0.1:" + process.Match()[1]}
 	version, err := w.health(ctx)
 	if err != nil {
 		return nil, errors.Join(&Problem{What: "ask the WireMock just started for its health", Where: w.url, Err: err}, process.Kill())
@@ -157,32 +150,8 @@ func wiremockStartFix(err error) string {
 // URL is the base URL, without a slash at the end.
 func (w *WireMock) URL() string { return w.url }
 
-// Describe says version and where from, in one line.
-func (w *WireMock) Describe() string { return w.describe }
-
-// Done is closed when the server has died or was stopped; never for a URL.
-func (w *WireMock) Done() <-chan struct{} {
-	switch {
-	case w.process != nil:
-		return w.process.Exited()
-	case w.container != nil:
-		return w.container.done
-	}
-	return nil
-}
-
-// Died says how the server ended when it ended on its own; nil while it runs,
-// after Close, and for a URL.
-func (w *WireMock) Died() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return diedOf("WireMock", w.closing, w.process, w.container)
-}
-
 func (w *WireMock) close(ctx context.Context) error {
-	w.mu.Lock()
-	w.closing = true
-	w.mu.Unlock()
+	w.closing.Store(true)
 	switch {
 	case w.process != nil:
 		return w.process.Kill() // it has nothing to save, and SIGTERM takes a quarter of a second
