@@ -108,11 +108,12 @@ type Record struct {
 }
 
 // An ActivitySample is one look at the database sessions of the servers under
-// test. What it saw was so at some instant that is not earlier than At.
+// test. What it saw was so at some instant from At to Until.
 type ActivitySample struct {
-	At   time.Duration     `json:"at_ns"`
-	Open []OpenTransaction `json:"open,omitempty"` // sessions idle in a transaction
-	_    struct{}
+	At    time.Duration     `json:"at_ns"`
+	Until time.Duration     `json:"until_ns"`
+	Open  []OpenTransaction `json:"open,omitempty"` // sessions idle in a transaction
+	_     struct{}
 }
 
 // An OpenTransaction is a session that is idle in a transaction.

@@ -99,10 +99,12 @@ func stopped(h harness.History, server string, from, to time.Duration) bool {
 	})
 }
 
+// during gives the looks that began and ended in the interval: one that ended
+// later may have been taken when the call was over.
 func during(samples []harness.ActivitySample, from, to time.Duration) []harness.ActivitySample {
 	var in []harness.ActivitySample
 	for _, s := range samples {
-		if s.At >= from && s.At <= to {
+		if s.At >= from && max(s.At, s.Until) <= to {
 			in = append(in, s)
 		}
 	}

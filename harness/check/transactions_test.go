@@ -66,6 +66,11 @@ func TestOpenTransactionIsSeen(t *testing.T) {
 				}
 			}
 		}, "open", harness.Failed, "", held},
+		{"a look that ended after the call", func(r *harness.Record) {
+			idle("sut-1", 105, 0, 999)(r)
+			last := len(r.Activity) - 1 // it saw the session after its commit
+			r.Activity[last].Open, r.Activity[last].Until = nil, at(215)
+		}, "open", harness.Failed, "", held},
 		{"nearly to the end", idle("sut-1", 105, 0, 999), "open", harness.Failed, "", held},
 		{"no samples", samples(0, 0), "open", harness.Unknown, vacuous, tooFew},
 		{"two samples", samples(185, 999), "open", harness.Unknown, vacuous, tooFew},

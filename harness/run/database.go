@@ -125,9 +125,9 @@ func (s *session) sampleSessions(ctx context.Context) (harness.ActivitySample, e
 		sample.Open = append(sample.Open, tx)
 	}
 	// The look was taken between before and after: each bound on its safe side.
-	after := s.rec.clock.Now()
+	sample.Until = s.rec.clock.Now()
 	for i := range sample.Open {
-		sample.Open[i].Since = after - sample.Open[i].Since
+		sample.Open[i].Since = sample.Until - sample.Open[i].Since
 	}
 	return sample, rows.Err()
 }
