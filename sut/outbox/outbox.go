@@ -49,7 +49,7 @@ type Store interface {
 // Config of a relay. Zero fields take the defaults that are given with them.
 type Config struct {
 	Interval  time.Duration // between looks when nothing is due: 200ms
-	Claim     time.Duration // how long a claim keeps other relays away: 10s
+	Claim     time.Duration // how long a claim keeps other relays away, also when its relay died: 2s
 	Batch     int           // events at once: 200
 	ParkAfter int           // failed attempts: 10
 	Clock     *clock.Clock
@@ -71,7 +71,7 @@ func New(store Store, consume Consumer, cfg Config) *Relay {
 		cfg.Interval = 200 * time.Millisecond
 	}
 	if cfg.Claim == 0 {
-		cfg.Claim = 10 * time.Second
+		cfg.Claim = 2 * time.Second
 	}
 	if cfg.Batch == 0 {
 		cfg.Batch = 200

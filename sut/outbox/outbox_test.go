@@ -83,7 +83,7 @@ func pump(t *testing.T, r *outbox.Relay) {
 
 func relay(pool *pgxpool.Pool, c *clock.Clock, consume outbox.Consumer) *outbox.Relay {
 	return outbox.New(outbox.NewPostgres(pool, "events", "subject"), consume, outbox.Config{
-		Clock: c, Log: slog.New(slog.DiscardHandler), ParkAfter: 3,
+		Clock: c, Log: slog.New(slog.DiscardHandler), ParkAfter: 3, Claim: 10 * time.Second,
 	})
 }
 
