@@ -2,6 +2,7 @@ package library
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -102,9 +103,7 @@ func (w *world) agreesWithPyxis(seats []string) {
 	w.t.Helper()
 	w.pyxis.mu.Lock()
 	holders := map[string]charge{}
-	for seat, c := range w.pyxis.holders {
-		holders[seat] = c
-	}
+	maps.Copy(holders, w.pyxis.holders)
 	posts := append([]post(nil), w.pyxis.posts...)
 	w.pyxis.mu.Unlock()
 	for _, seat := range seats {
