@@ -67,7 +67,7 @@ their invariants on stored rows, upstream counts and answers. Every run is kept 
 		Example: `  overbook run
   overbook run library/one-seat --seed 7f3a91c2 --users 50
   overbook run 'library/*' --repeat 20 --junit race.xml
-  overbook run library/one-seat --set path=direct --set window=30ms     (overbooks the seat)
+  overbook run library/one-seat --set path=direct --set window=150ms     (overbooks the seat)
   overbook run library/one-seat --mutant L-M1`,
 		ValidArgsFunction: a.completeNames,
 		RunE:              func(c *cobra.Command, args []string) error { return a.run(c.Context(), f, args) },

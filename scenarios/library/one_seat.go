@@ -44,7 +44,7 @@ func oneSeat() harness.Scenario {
 		Doc: `Each of the users has prepared an action of their own for the same seat. All confirm at one barrier.
 With path=intent a worker writes upstream for all of them: one reserve POST, one 201, all others 409.
 With path=direct each request writes for itself: as many POSTs as users, and who wins is the upstream's business.
-Set window=30ms to give the upstream a check-then-act window, as real ones have: the direct path then overbooks
+Set window=150ms to give the upstream a check-then-act window, as real ones have: the direct path then overbooks
 the seat, the intent path does not.`,
 		Sources:  []string{"L-I1", "L-I2", "L-I3", "L-I4", "L-I5", "L-I6", "L-M1", "L-M3"},
 		Tags:     []string{"race", "demo"},
