@@ -97,7 +97,7 @@ func binaries() (string, error) {
 }
 
 func (c *Cluster) start(ctx context.Context, bin string) error {
-	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+	attr := childAttr()
 	if os.Getuid() == 0 { // Postgres refuses to run as root
 		who, err := user.Lookup("postgres")
 		if err != nil {
