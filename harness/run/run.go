@@ -92,8 +92,10 @@ func (s *session) conduct(ctx context.Context) harness.Record {
 		s.phase("settle", func() error { return s.settle(ctx) })
 		s.phase("collect", func() error {
 			rows, counts = s.collect(ctx)
-			_, err := s.c.death() // of a part that only the counts would miss
-			return err
+			if _, how := s.c.death(); how != nil { // of a part that only the counts would miss
+				return how
+			}
+			return context.Cause(ctx) // of the second Ctrl-C: not everything was read
 		})
 		s.noteDeaths() // of servers that ended while they settled
 	}
