@@ -211,6 +211,13 @@ func (w *world) states() map[string]int {
 	return out
 }
 
+// rests reports that no seat is being looked at.
+func (w *worker) rests() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.busy == 0
+}
+
 // eventually waits until what holds.
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()

@@ -22,17 +22,24 @@ func TestSuppressionIsNarrow(t *testing.T) {
 			t.Errorf("%s: %d reserve calls for A-2 so far, want %d", what, n, postsToA2)
 		}
 	}
+	move := func(offset time.Duration) {
+		t.Helper()
+		// A look at the queue that began before the clock moved judges by the
+		// time at which it began.
+		w.eventually("the worker rests", r.worker.rests)
+		r.cfg.Clock.Set(offset)
+	}
 	expect("the first", confirm(1, "A-1"), http.StatusCreated, 1, 0)
 	expect("a latecomer is closed locally", confirm(2, "A-1"), http.StatusConflict, 1, 0)
 	expect("another seat is not", confirm(3, "A-2"), http.StatusCreated, 1, 1)
-	r.cfg.Clock.Set(119 * time.Second)
+	move(119 * time.Second)
 	expect("still within the window", confirm(4, "A-1"), http.StatusConflict, 1, 1)
-	r.cfg.Clock.Set(125 * time.Second)
+	move(125 * time.Second)
 	expect("after the window upstream decides", confirm(5, "A-1"), http.StatusConflict, 2, 1)
-	r.cfg.Clock.Set(240 * time.Second)
+	move(240 * time.Second)
 	expect("which decides for another window", confirm(6, "A-1"), http.StatusConflict, 2, 1)
 	w.pyxis.set(func() { delete(w.pyxis.holders, "A-1") })
-	r.cfg.Clock.Set(250 * time.Second)
+	move(250 * time.Second)
 	expect("a seat that was given back can be had again", confirm(7, "A-1"), http.StatusCreated, 3, 1)
 	w.wellRecorded()
 }
