@@ -1,0 +1,43 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/overbook/overbook/harness/mutant"
+	"github.com/overbook/overbook/scenarios"
+)
+
+// The track record names every mutant with what catches it, and the suite's
+// table every scenario.
+func TestScenariosReadmeIsTrue(t *testing.T) {
+	text, err := os.ReadFile("scenarios/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	all, err := mutant.All(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		caught := make([]string, 0, len(m.Killers))
+		for _, k := range m.Killers {
+			caught = append(caught, fmt.Sprintf("`%s` %s", k.Scenario, k.Check))
+		}
+		if line := fmt.Sprintf("| %s | %s | %s |", m.ID, m.Title, strings.Join(caught, ", ")); !strings.Contains(doc, line) {
+			t.Errorf("the track record lacks the line\n%s", line)
+		}
+	}
+	if n := strings.Count(doc, "\n| L-M"); n != len(all) {
+		t.Errorf("the track record has %d mutants, the tree %d", n, len(all))
+	}
+	for _, s := range scenarios.All() {
+		name, variant, _ := strings.Cut(s.Name, "@")
+		if !strings.Contains(doc, "`"+name+"`") || !strings.Contains(doc, variant) {
+			t.Errorf("the suite's table lacks %s", s.Name)
+		}
+	}
+}
