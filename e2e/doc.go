@@ -2,6 +2,7 @@
 // it writes where, its exit codes, what it says when the machine is not as it
 // should be, and that nothing of it is left running afterwards.
 //
-// It must not reach into the program's packages to change how it works; it
-// may only use them to read what the program wrote.
+// Runs that have to be struck at an exact moment are conducted through package
+// run. Otherwise it uses the program's packages only to read what it wrote; it
+// must not change how the program works.
 package e2e

@@ -117,3 +117,27 @@ func makeOld(t *testing.T, dir string) {
 		t.Error(err)
 	}
 }
+
+// A comparison that was cut short is still one document, and no pass.
+func TestInterruptedAmplify(t *testing.T) {
+	p := newPlace(t)
+	r := p.start(t, "amplify", "--rounds", "400", "--users", "20", "--json")
+	r.serving(t, "library/one-seat")
+	r.signal(t, syscall.SIGINT)
+	e := r.end(t)
+	want(t, e, 130)
+	var a struct{ Verdict string }
+	document(t, e.stdout, reports.AmplifySchema, &a)
+	if a.Verdict == "PASS" {
+		t.Errorf("it passed: %s", e)
+	}
+}
+
+func TestUpWhoseDatabaseDies(t *testing.T) {
+	r := newPlace(t).start(t, "up")
+	r.logged(t, "listening on", "runs", "library/one-seat", ".writing-*", "logs", "sut-1.log")
+	kill(t, r.await(t, postmaster), syscall.SIGKILL)
+	e := r.end(t)
+	want(t, e, 5)
+	says(t, "standard error", e.stderr, `^error: `, `PostgreSQL died|postmaster exit|refused`)
+}

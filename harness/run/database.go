@@ -76,7 +76,19 @@ where datname = current_database() and state like 'idle in transaction%' and app
 
 // watchSessions looks at the servers' sessions again and again while an
 // upstream call is in flight, until ctx ends.
+//
+// It has a connection of its own on which the query is prepared before the
+// first call: an upstream call may be over before a new connection is up.
 func (s *session) watchSessions(ctx context.Context) {
+	conn, err := s.db.pool.Acquire(ctx)
+	if err == nil {
+		defer conn.Release()
+		_, err = s.sampleSessions(ctx, conn)
+	}
+	if err != nil {
+		s.unsampled(ctx, err)
+		return
+	}
 	ticker := time.NewTicker(samplePause)
 	defer ticker.Stop()
 	for {
@@ -88,14 +100,18 @@ func (s *session) watchSessions(ctx context.Context) {
 		if !s.callsInFlight() {
 			continue
 		}
-		sample, err := s.sampleSessions(ctx)
+		sample, err := s.sampleSessions(ctx, conn)
 		if err != nil {
-			if ctx.Err() == nil {
-				s.rec.event(harness.Event{Kind: harness.EventNote, Subject: "postgres", Text: "sample of sessions: " + err.Error()})
-			}
+			s.unsampled(ctx, err)
 			return // the database is gone: the check has too few samples and says so
 		}
 		s.rec.sample(sample)
+	}
+}
+
+func (s *session) unsampled(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		s.rec.event(harness.Event{Kind: harness.EventNote, Subject: "postgres", Text: "sample of sessions: " + err.Error()})
 	}
 }
 
@@ -108,9 +124,9 @@ func (s *session) callsInFlight() bool {
 	return false
 }
 
-func (s *session) sampleSessions(ctx context.Context) (harness.ActivitySample, error) {
+func (s *session) sampleSessions(ctx context.Context, conn *pgxpool.Conn) (harness.ActivitySample, error) {
 	before := s.rec.clock.Now()
-	rows, err := s.db.pool.Query(ctx, sampleSQL)
+	rows, err := conn.Query(ctx, sampleSQL)
 	if err != nil {
 		return harness.ActivitySample{}, err
 	}
