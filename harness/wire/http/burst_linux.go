@@ -236,6 +236,7 @@ func (bu *burst) release() error {
 		l.quiet = shot.quiet(l.pos)
 		bu.settle(l, shot.results[l.pos])
 	}
+	bu.hush()
 	bu.soon()
 	return nil
 }
