@@ -40,7 +40,7 @@ baseline and does not promise otherwise. The verdict is about the intent path's 
 		RunE:    func(c *cobra.Command, _ []string) error { return a.amplify(c.Context(), f, rounds) },
 	}
 	f.add(c)
-	c.Flags().IntVar(&rounds, "rounds", 10, "bursts of each path, each on a seat of its own")
+	c.Flags().IntVar(&rounds, "rounds", 20, "bursts of each path, each on a seat of its own")
 	without(c, "it compares two paths and has its own table", "repeat", "tag", "junit", "html", "github", "verbose")
 	return c
 }
@@ -57,7 +57,7 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"path", "rounds"} {
+	for _, name := range []string{"path", "rounds", "latency_skip"} {
 		if _, ok := set[name]; ok {
 			return usage(fmt.Errorf("--set %s: amplify sets that itself", name), "both paths are run; --rounds says how often")
 		}
@@ -69,18 +69,9 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 	if _, ok := set["window"]; !ok {
 		set["window"] = amplifyWindow
 	}
-	var todo []planned
-	for b := range min(batches, rounds) {
-		n := rounds/min(batches, rounds) + btoi(b < rounds%min(batches, rounds))
-		for _, path := range []string{"direct", "intent"} {
-			params := maps.Clone(set)
-			params["path"], params["rounds"] = path, strconv.Itoa(n)
-			batch, err := f.plan.plans([]harness.Scenario{measuredOnly(base, path)}, harness.Seed(seed.Rand("batch "+strconv.Itoa(b)).Uint32()), params, 1)
-			if err != nil {
-				return err
-			}
-			todo = append(todo, batch...)
-		}
+	todo, err := f.amplifyPlans(base, seed, set, rounds)
+	if err != nil {
+		return err
 	}
 	files, err := f.open()
 	if err != nil {
@@ -94,6 +85,39 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 		return err
 	}
 	return a.conclude(f, out, a.amplified(f, files, out.suite, a.amplification(out.suite, out.records, rounds)))
+}
+
+// amplifyPlans deals the rounds of both paths to batches. All have the same
+// seed, and each goes on in the seed's sequence of upstream latencies where the
+// last of its path stopped, so that each path meets the whole distribution.
+func (f *runFlags) amplifyPlans(base harness.Scenario, seed harness.Seed, set harness.Params, rounds int) ([]planned, error) {
+	var todo []planned
+	done := 0
+	for b := range min(batches, rounds) {
+		n := rounds/min(batches, rounds) + btoi(b < rounds%min(batches, rounds))
+		for _, path := range []string{"direct", "intent"} {
+			params := maps.Clone(set)
+			params["path"], params["rounds"] = path, strconv.Itoa(n)
+			plan := func() ([]planned, error) {
+				return f.plan.plans([]harness.Scenario{measuredOnly(base, path)}, seed, params, 1)
+			}
+			batch, err := plan()
+			if err != nil {
+				return nil, err
+			}
+			calls := done // of this path so far: one a round, or one for each user
+			if path == "direct" {
+				calls *= batch[0].plan.Params.Int("users")
+			}
+			params["latency_skip"] = strconv.Itoa(calls)
+			if batch, err = plan(); err != nil {
+				return nil, err
+			}
+			todo = append(todo, batch...)
+		}
+		done += n
+	}
+	return todo, nil
 }
 
 // amplifyWindow is the upstream's check-then-act window in the comparison.

@@ -76,6 +76,8 @@ var (
 		Name: "sigma_percent", Kind: harness.IntParam, Default: "40", Max: 200,
 		Doc: "sigma of the lognormal latency, in hundredths",
 	}
+	paramSkip = harness.Param{Name: "latency_skip", Kind: harness.IntParam, Default: "0", Max: 1_000_000,
+		Doc: "latencies of the seed's sequence to leave out, for going on where another run stopped"}
 	paramWindow = harness.Param{
 		Name: "window", Kind: harness.DurationParam, Default: "0s",
 		Doc: "the upstream's check-then-act window; 0 makes it atomic",
@@ -116,8 +118,12 @@ func latencyConfig(p harness.Params) map[string]any {
 	if median == 0 {
 		return map[string]any{"model": "none"}
 	}
+	skip := 0
+	if _, ok := p[paramSkip.Name]; ok {
+		skip = p.Int(paramSkip.Name)
+	}
 	return map[string]any{
-		"model": "lognormal", "median_ms": float64(median) / float64(time.Millisecond), "sigma": float64(p.Int("sigma_percent")) / 100,
+		"skip": skip, "model": "lognormal", "median_ms": float64(median) / float64(time.Millisecond), "sigma": float64(p.Int("sigma_percent")) / 100,
 	}
 }
 

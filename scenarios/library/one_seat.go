@@ -48,7 +48,7 @@ Set window=150ms to give the upstream a check-then-act window, as real ones have
 the seat, the intent path does not.`,
 		Sources:  []string{"L-I1", "L-I2", "L-I3", "L-I4", "L-I5", "L-I6", "L-M1", "L-M3"},
 		Tags:     []string{"race", "demo"},
-		Params:   commonParams(paramRounds),
+		Params:   commonParams(paramRounds, paramSkip),
 		Topology: func(p harness.Params) harness.Topology { return topology(p, nil) },
 		Choose:   chooseRounds,
 		Drive:    driveOneSeat,

@@ -15,6 +15,7 @@ import (
 const (
 	maxWait  = 30 * time.Second // one latency or window
 	maxSeats = 100_000
+	maxSkip  = 10_000_000
 )
 
 // A Config is what POST /__double/config takes. A field that is not sent
@@ -39,6 +40,7 @@ type Latency struct {
 	Model    string  `json:"model"`               // "none", "fixed" or "lognormal"
 	MedianMS float64 `json:"median_ms,omitempty"` // fixed: the value
 	Sigma    float64 `json:"sigma,omitempty"`     // lognormal: of the logarithm
+	Skip     int     `json:"skip,omitempty"`      // lognormal: draws to leave out, for going on where another run stopped
 }
 
 // A Failure makes calls fail.
@@ -154,6 +156,8 @@ func (l Latency) validate(name string) error {
 		return fmt.Errorf("%s: model %q is none of none, fixed, lognormal", name, l.Model)
 	case l.MedianMS < 0 || l.MedianMS > float64(maxWait/time.Millisecond):
 		return fmt.Errorf("%s: median_ms: %g is not between 0 and %d", name, l.MedianMS, maxWait/time.Millisecond)
+	case l.Skip < 0 || l.Skip > maxSkip:
+		return fmt.Errorf("%s: skip: %d is not between 0 and %d", name, l.Skip, maxSkip)
 	case l.Sigma < 0 || l.Sigma > 4:
 		return fmt.Errorf("%s: sigma: %g is not between 0 and 4", name, l.Sigma)
 	}

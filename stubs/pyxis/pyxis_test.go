@@ -262,6 +262,19 @@ func TestLatencyIsTheSeedsAndHasTheMedian(t *testing.T) {
 	if differ < n-5 {
 		t.Errorf("only %d of %d draws depend on seed and endpoint", differ, n)
 	}
+	// Any neighbouring twenty cover the distribution: one in each tenth, and the
+	// second highest near the 95th percentile. A run that skips goes on there.
+	for from := range n - 20 {
+		some := slices.Sorted(slices.Values(draws[from : from+20]))
+		if second := some[18]; second < 220*time.Millisecond || second > 340*time.Millisecond {
+			t.Errorf("the second highest of draws %d to %d is %s", from+1, from+20, second)
+		}
+	}
+	later := model
+	later.Skip = 30
+	if later.Draw(7, "POST /reserve", 1) != draws[30] {
+		t.Error("skipping 30 draws does not go on with the 31st")
+	}
 	slices.Sort(draws)
 	// sigma 0.4: the sample's median is within 5 % but for one seed in 10^6; this seed is fixed.
 	if median := draws[n/2]; median < 142*time.Millisecond || median > 158*time.Millisecond {
