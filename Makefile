@@ -30,8 +30,9 @@ demo: setup ## one red and one green run in a minute
 doctor: build ## what this machine has, what is missing, and how to get it
 	@$(BIN) doctor
 
-amplify: setup ## the write-amplification table again, and reports/published/ with it
-	@$(BIN) amplify --rounds 20 --out $(OUT) --markdown reports/published/amplify.md
+amplify: setup ## the table again with 50 rounds; README and reports/published/ with it
+	@$(BIN) amplify --rounds 50 --out $(OUT) --markdown reports/published/amplify.md
+	@scripts/readme-table.sh
 
 bench: setup ## spread of a burst against the floor, beside other clients (measure alone)
 	@$(GO) test ./harness/wire/http -run '^TestBurstSpread$$' -count=1 -v -timeout 20m -spread.rounds=60 -spread.publish=$(CURDIR)/reports/published

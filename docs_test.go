@@ -41,3 +41,33 @@ func TestScenariosReadmeIsTrue(t *testing.T) {
 		}
 	}
 }
+
+// The table in README is the published one, which says how it was made.
+func TestReadmeTableIsThePublishedOne(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := os.ReadFile("reports/published/amplify.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(readme), "<!-- amplify:begin")
+	block, _, ok2 := strings.Cut(block, "<!-- amplify:end")
+	if !ok || !ok2 {
+		t.Fatal("README has no marks for the table")
+	}
+	rows := 0
+	for line := range strings.Lines(string(published)) {
+		if !strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "- ") {
+			continue
+		}
+		rows++
+		if !strings.Contains(block, line) {
+			t.Errorf("README lacks the published line (run scripts/readme-table.sh)\n%s", line)
+		}
+	}
+	if rows < 8 {
+		t.Errorf("the published table has %d lines, expected more", rows)
+	}
+}
