@@ -30,7 +30,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
-	temp, err := os.MkdirTemp("", "overbook-e2e-tmp-") // not t.TempDir: whoever runs Postgres has to get in
+	temp, err := os.MkdirTemp("", "overbook-e2e-tmp-") //nolint:usetesting // whoever runs Postgres has to get in
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func (p *place) start(t *testing.T, args ...string) *running {
 	r.wait = sync.OnceFunc(func() {
 		defer cancel()
 		err := cmd.Wait()
-		r.watch.stop()
+		r.stop()
 		r.ended = ending{cmd.ProcessState.ExitCode(), r.stdout.String(), r.stderr.String()}
 		var exit *exec.ExitError
 		if err != nil && !errors.As(err, &exit) {

@@ -73,8 +73,7 @@ func readmeLine(t *testing.T, p *place, root, command string) {
 	cmd.Dir, cmd.Env = dir, p.env
 	out, err := cmd.CombinedOutput()
 	code := 0
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		code = exit.ExitCode()
 	} else if err != nil {
 		t.Fatal(err)

@@ -252,7 +252,7 @@ func TestUpStaysUntilCtrlC(t *testing.T) {
 	if res.StatusCode != http.StatusOK {
 		t.Errorf("healthz answers %s", res.Status)
 	}
-	takenPort(t, p, r)
+	takenPort(t, r)
 	r.signal(t, syscall.SIGINT)
 	e := r.end(t)
 	want(t, e, 0)
@@ -263,7 +263,7 @@ func TestUpStaysUntilCtrlC(t *testing.T) {
 }
 
 // takenPort starts a second server by hand on the port of the first.
-func takenPort(t *testing.T, p *place, r *running) {
+func takenPort(t *testing.T, r *running) {
 	t.Helper()
 	find := func(x string) string {
 		m := regexp.MustCompile(`(?m)^ *` + x).FindStringSubmatch(r.stdout.String())

@@ -83,8 +83,10 @@ func (a *app) compared(f runFlags, out campaign) error {
 	if code == ExitPass {
 		code = ExitUnknown
 	}
-	return &codedError{code, "run it again; what was seen is in the reports named above",
-		fmt.Errorf("the demo wants one red and one green run, and got %s and %s", red.Verdict, green.Verdict)}
+	return &codedError{
+		code, "run it again; what was seen is in the reports named above",
+		fmt.Errorf("the demo wants one red and one green run, and got %s and %s", red.Verdict, green.Verdict),
+	}
 }
 
 // onePlan is the plan of exactly one scenario.

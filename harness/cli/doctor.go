@@ -92,7 +92,7 @@ under test, for poking by hand. Ctrl-C takes everything down.`,
 
 // up keeps the topology up until Ctrl-C, which is how it is meant to end.
 func (a *app) up(ctx context.Context, f runFlags, todo planned) error {
-	server, err := a.server(a.interrupted, f.mutant)
+	server, err := a.server(a.interrupted, f.mutant) //nolint:contextcheck // building gives up on the first Ctrl-C
 	if err != nil {
 		return err
 	}

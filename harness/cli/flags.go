@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -92,9 +93,7 @@ func (f *planFlags) plans(chosen []harness.Scenario, seed harness.Seed, set harn
 		}
 		for _, scenario := range chosen {
 			params := harness.Params{}
-			for name, value := range set {
-				params[name] = value
-			}
+			maps.Copy(params, set)
 			for name, n := range short {
 				if f.given(name) && slices.ContainsFunc(scenario.Params, func(p harness.Param) bool { return p.Name == name }) {
 					params[name], used[name] = strconv.Itoa(n), true

@@ -195,7 +195,7 @@ type campaign struct {
 // of an interruption, a dead part or a full disk is named as skipped. The
 // error says why nothing could be run at all.
 func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo []planned) (out campaign, err error) {
-	server, err := a.server(a.interrupted, f.mutant)
+	server, err := a.server(a.interrupted, f.mutant) //nolint:contextcheck // building gives up on the first Ctrl-C
 	if err != nil {
 		return out, err
 	}

@@ -52,8 +52,8 @@ func (p part) how() error {
 const deathNotice = 250 * time.Millisecond
 
 // deathBehind tells whether the death of a shared part is behind an error.
-func (c *Conductor) deathBehind() error {
-	ctx, cancel := context.WithTimeout(context.Background(), deathNotice)
+func (c *Conductor) deathBehind(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deathNotice)
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

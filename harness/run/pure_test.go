@@ -96,8 +96,10 @@ func TestReplayLine(t *testing.T) {
 		want string
 	}{
 		{harness.Plan{Seed: 0x2a, Params: harness.Params{"users": "100", "path": "intent"}}, "overbook run hotel/one-room@direct --seed 0000002a"},
-		{harness.Plan{Seed: 1, Mutant: "L-M1", Params: harness.Params{"users": "5", "path": "direct"}},
-			"overbook run hotel/one-room@direct --seed 00000001 --set path=direct --set users=5 --mutant L-M1"},
+		{
+			harness.Plan{Seed: 1, Mutant: "L-M1", Params: harness.Params{"users": "5", "path": "direct"}},
+			"overbook run hotel/one-room@direct --seed 00000001 --set path=direct --set users=5 --mutant L-M1",
+		},
 		{harness.Plan{Params: harness.Params{"note": "it's $HOME"}}, `overbook run hotel/one-room@direct --seed 00000000 --set 'note=it'\''s $HOME'`},
 	} {
 		if got := replayLine("overbook", hotel(), tc.plan); got != tc.want {

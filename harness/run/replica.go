@@ -112,6 +112,7 @@ func (r *replica) Signal(_ context.Context, name string) error {
 		r.stopped = true
 	case syscall.SIGCONT:
 		r.stopped = false
+	default: // stops nothing
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,12 +86,12 @@ func (c *Conductor) session(s harness.Scenario, plan harness.Plan, server Server
 func (s *session) conduct(ctx context.Context) harness.Record {
 	rows := map[string]harness.Rows{}
 	var counts []harness.UpstreamCount
-	if s.phase("up", func() error { return s.upUntilInterrupted(ctx) }) {
-		s.phase("drive", func() error { return s.drive(ctx) })
+	if s.phase(ctx, "up", func() error { return s.upUntilInterrupted(ctx) }) {
+		s.phase(ctx, "drive", func() error { return s.drive(ctx) })
 		s.heal(ctx)
 		s.noteDeaths()
-		s.phase("settle", func() error { return s.settle(ctx) })
-		s.phase("collect", func() error {
+		s.phase(ctx, "settle", func() error { return s.settle(ctx) })
+		s.phase(ctx, "collect", func() error {
 			rows, counts = s.collect(ctx)
 			if _, how := s.c.death(); how != nil { // of a part that only the counts would miss
 				return how
@@ -100,14 +101,14 @@ func (s *session) conduct(ctx context.Context) harness.Record {
 		s.noteDeaths() // of servers that ended while they settled
 	}
 	calls := s.ledger()
-	s.phase("down", func() error { return s.down(ctx) })
+	s.phase(ctx, "down", func() error { return s.down(ctx) })
 	record := s.rec.record(s.plan)
 	record.Rows, record.Counts, record.Upstream = rows, counts, calls
 	return record
 }
 
 // phase runs one phase, notes its length, and turns its error into trouble.
-func (s *session) phase(name string, do func() error) bool {
+func (s *session) phase(ctx context.Context, name string, do func() error) bool {
 	s.c.config.Progress(Progress{Scenario: s.scenario.Name, Text: name})
 	from := s.rec.clock.Now()
 	err := do()
@@ -115,7 +116,7 @@ func (s *session) phase(name string, do func() error) bool {
 	if err == nil {
 		return true
 	}
-	if !s.fallen(name, err) {
+	if !s.fallen(ctx, name, err) {
 		s.rec.troubled(s.reasonFor(err), "%s: %v", name, err)
 	}
 	return false
@@ -137,8 +138,8 @@ func (s *session) reasonFor(err error) harness.Reason {
 
 // fallen reports whether a shared part has died, which is then the trouble,
 // told once; the errors that it led to are only noted in the history.
-func (s *session) fallen(phase string, err error) bool {
-	how := s.c.deathBehind()
+func (s *session) fallen(ctx context.Context, phase string, err error) bool {
+	how := s.c.deathBehind(ctx)
 	if how == nil {
 		return false
 	}
@@ -155,7 +156,7 @@ func (s *session) upUntilInterrupted(ctx context.Context) error {
 	ctx, cancel := s.c.untilInterrupted(ctx)
 	defer cancel(nil)
 	err := s.up(ctx)
-	if err != nil && context.Cause(ctx) == errInterrupted {
+	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
 		return errInterrupted
 	}
 	return err
@@ -302,8 +303,8 @@ func (s *session) down(ctx context.Context) error {
 	if s.client != nil {
 		errs = append(errs, s.stopServers(ctx), s.leaks(ctx))
 	}
-	for i := len(s.undo) - 1; i >= 0; i-- {
-		errs = append(errs, s.undo[i](ctx))
+	for _, undo := range slices.Backward(s.undo) {
+		errs = append(errs, undo(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -330,8 +331,7 @@ where datname = current_database() and application_name <> '`+observer+`' and ba
 		}
 		return len(rows) == 0, fmt.Sprint(rows), nil
 	})
-	var late *clock.DeadlineError
-	if errors.As(err, &late) {
+	if late, ok := errors.AsType[*clock.DeadlineError](err); ok {
 		return &leakError{"database sessions of stopped servers: " + late.Last}
 	}
 	return err

@@ -39,8 +39,8 @@ func (s *session) startDouble(ctx context.Context, d harness.Double, seed uint64
 	var undo []func(context.Context) error
 	closeAll := func(ctx context.Context) error {
 		var errs []error
-		for i := len(undo) - 1; i >= 0; i-- {
-			errs = append(errs, undo[i](ctx))
+		for _, back := range slices.Backward(undo) {
+			errs = append(errs, back(ctx))
 		}
 		return errors.Join(errs...)
 	}

@@ -26,6 +26,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -47,7 +50,11 @@ func Create(root, scenario string, started time.Time, seed harness.Seed) (*Dir, 
 		return nil, fmt.Errorf("create run directory: %w (choose another place with --out)", err)
 	}
 	base := started.UTC().Format("20060102T150405.000") + "-" + seed.String()
-	temp, err := os.MkdirTemp(parent, ".writing-"+base+"-")
+	sweep(parent)
+	temp, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-%s-", writing, os.Getpid(), base))
+	if err == nil {
+		err = os.Chmod(temp, 0o755) // for others to read, as files made here are
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create run directory: %w (choose another place with --out)", err)
 	}
@@ -56,6 +63,26 @@ func Create(root, scenario string, started time.Time, seed harness.Seed) (*Dir, 
 		return nil, errors.Join(fmt.Errorf("create run directory: %w", err), d.Discard())
 	}
 	return d, nil
+}
+
+// writing begins the names of directories that have no name of their own yet;
+// the process that writes follows.
+const writing = ".writing-"
+
+// sweep removes what processes that are dead left half written. It is best
+// effort: a directory that can't be removed is in nobody's way.
+func sweep(parent string) {
+	left, err := filepath.Glob(filepath.Join(parent, writing+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range left {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), writing), "-")
+		n, err := strconv.Atoi(pid)
+		if err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
+			_ = os.RemoveAll(dir)
+		}
+	}
 }
 
 // Logs is the folder for the processes' logs.

@@ -2,8 +2,10 @@ package rundir_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -257,5 +259,36 @@ func TestTwoRunsOfOneNameDoNotMix(t *testing.T) {
 	}
 	if rec, _, err := rundir.Read(first); err != nil || len(rec.History.Operations) != 2 {
 		t.Errorf("the first run has changed: %d operations, %v", len(rec.History.Operations), err)
+	}
+}
+
+// What a process that was killed left half written goes with the next run of
+// the scenario; what a living one is writing stays.
+func TestDeadWritersAreSwept(t *testing.T) {
+	root := t.TempDir()
+	dead := exec.CommandContext(t.Context(), "true")
+	if err := dead.Run(); err != nil {
+		t.Fatal(err)
+	}
+	parent := filepath.Join(root, "hotel", "one-room")
+	left := filepath.Join(parent, fmt.Sprintf(".writing-%d-x-1", dead.Process.Pid))
+	alive := filepath.Join(parent, fmt.Sprintf(".writing-%d-x-2", os.Getppid()))
+	for _, dir := range []string{left, alive} {
+		if err := os.MkdirAll(filepath.Join(dir, "logs"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d, err := rundir.Create(root, "hotel/one-room", started, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Dir(d.Logs())); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("the directory is %v, %v; others must be able to read it", info, err)
+	}
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("what the dead process left is still there: %v", err)
+	}
+	if _, err := os.Stat(alive); err != nil {
+		t.Errorf("what the living process writes is gone: %v", err)
 	}
 }

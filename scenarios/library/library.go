@@ -76,8 +76,10 @@ var (
 		Name: "sigma_percent", Kind: harness.IntParam, Default: "40", Max: 200,
 		Doc: "sigma of the lognormal latency, in hundredths",
 	}
-	paramSkip = harness.Param{Name: "latency_skip", Kind: harness.IntParam, Default: "0", Max: 1_000_000,
-		Doc: "latencies of the seed's sequence to leave out, for going on where another run stopped"}
+	paramSkip = harness.Param{
+		Name: "latency_skip", Kind: harness.IntParam, Default: "0", Max: 1_000_000,
+		Doc: "latencies of the seed's sequence to leave out, for going on where another run stopped",
+	}
 	paramWindow = harness.Param{
 		Name: "window", Kind: harness.DurationParam, Default: "0s",
 		Doc: "the upstream's check-then-act window; 0 makes it atomic",
