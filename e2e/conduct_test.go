@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +22,8 @@ import (
 // The tests of this file conduct runs through package run, with a Drive of
 // their own: they strike at a moment that can't be named from outside.
 
-const conductMark = "e2econduct"
+// conductMark is this test process's own: the same tests may be running elsewhere.
+var conductMark = fmt.Sprintf("e2e%d", os.Getpid())
 
 // conductor brings up the parts; interrupt is its first Ctrl-C.
 func conductor(t *testing.T) (c *run.Conductor, interrupt func()) {
