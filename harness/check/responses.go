@@ -55,7 +55,7 @@ func (r TallyRule) judge(rec harness.Record) harness.Verdict {
 	}
 	var wrong []harness.Evidence
 	open, judged := "", 0
-	broken := slices.ContainsFunc(rec.Trouble, func(t harness.Trouble) bool { return t.Reason == harness.ReasonEnvironment })
+	broken := Broken(rec)
 	for _, g := range slices.Sorted(maps.Keys(want)) {
 		got := Count(groups[g])
 		judged += len(groups[g])
@@ -76,6 +76,12 @@ func (r TallyRule) judge(rec harness.Record) harness.Verdict {
 		return harness.Undecided(harness.ReasonVacuous, "there was no operation to judge")
 	}
 	return harness.Passed("%s: %s in %s", r.Doc, tallyText(want[slices.Sorted(maps.Keys(want))[0]]), plural(len(want), "group"))
+}
+
+// Broken says whether the environment broke in the run, so that a server which
+// answers 500 and above may be right to do so.
+func Broken(rec harness.Record) bool {
+	return slices.ContainsFunc(rec.Trouble, func(t harness.Trouble) bool { return t.Reason == harness.ReasonEnvironment })
 }
 
 // Count tallies operations by status.
