@@ -102,6 +102,7 @@ type UpstreamFault struct {
 // and new ones are refused while it is cut.
 type Cuttable interface {
 	Cut() (mend func())
+	Refused() int // connections that cuts have broken or refused so far
 }
 
 // Database reads and writes the database of the scenario from outside the server.

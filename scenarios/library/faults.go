@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -28,26 +29,33 @@ func reserve(name string, at harness.Moment) harness.UpstreamFault {
 
 // struck is a fault's own report that it took place.
 type struck struct {
-	calls chan harness.UpstreamCall // one, the n-th
+	hits chan hit // one, the n-th
 }
 
-func newStruck() struck { return struck{make(chan harness.UpstreamCall, 1)} }
+// A hit is the call that a fault struck, and why the fault could not do to it
+// what it was meant to do.
+type hit struct {
+	call harness.UpstreamCall
+	err  error
+}
+
+func newStruck() struck { return struck{make(chan hit, 1)} }
 
 // note is a fault's Do: it never blocks, the fault strikes once.
-func (s struck) note(c harness.UpstreamCall) {
+func (s struck) note(c harness.UpstreamCall, err error) {
 	select {
-	case s.calls <- c:
+	case s.hits <- hit{c, err}:
 	default:
 	}
 }
 
-// wait waits until the fault has struck.
+// wait waits until the fault has struck. The error may also be the fault's own.
 func (s struck) wait(ctx context.Context, what string) (harness.UpstreamCall, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case c := <-s.calls:
-		return c, nil
+	case h := <-s.hits:
+		return h.call, h.err
 	case <-timer.C:
 		return harness.UpstreamCall{}, fmt.Errorf("%s: did not happen within %s", what, patience)
 	case <-ctx.Done():
@@ -160,25 +168,24 @@ func driveCrash(ctx context.Context, env harness.Env, at harness.Moment, swallow
 	// The kill waits until every confirmation is stored, so that the group is
 	// the same in each run.
 	killed := newStruck()
-	var killErr error
 	fault := reserve("SIGKILL the caller", at)
 	fault.Drop = swallow
 	fault.Do = func(_ context.Context, call harness.UpstreamCall) {
-		killErr = errors.Join(
+		killed.note(call, errors.Join(
 			awaitIntents(ctx, env, len(people), "all confirmations are stored", "true"),
-			serverByName(env, call.Caller).Kill(ctx))
-		killed.note(call)
+			serverByName(env, call.Caller).Kill(ctx)))
 	}
 	heal := env.Upstream("pyxis").Inject(fault)
 	if _, _, err := release(ctx, env, "burst", people, actions); err != nil {
 		return err
 	}
 	call, err := killed.wait(ctx, "the server is killed in its first reserve call")
-	if err = errors.Join(err, killErr); err != nil {
+	if err != nil {
 		return err
 	}
 	heal()
-	env.Witness("killed_at_moment", 1, 1, fmt.Sprintf("%s killed at %s of call %d", call.Caller, at, call.Seq))
+	asMeant := call.Status == http.StatusCreated && !swallow || call.Forwarded == 0 && swallow
+	env.Witness("killed_at_moment", 1, count(asMeant), fmt.Sprintf("%s killed at %s of call %d, which pyxis had answered %d (0: not seen)", call.Caller, at, call.Seq, call.Status))
 	if err := serverByName(env, call.Caller).Start(ctx); err != nil {
 		return err
 	}
@@ -208,7 +215,7 @@ current charge instead of writing again or reporting a failure.`,
 			lost := newStruck()
 			fault := reserve("reset instead of the answer", harness.MomentAccepted)
 			fault.Drop = true
-			fault.Do = func(_ context.Context, call harness.UpstreamCall) { lost.note(call) }
+			fault.Do = func(_ context.Context, call harness.UpstreamCall) { lost.note(call, nil) }
 			heal := env.Upstream("pyxis").Inject(fault)
 			defer heal()
 			people := students(env.Params().Int("users"))
@@ -221,7 +228,7 @@ current charge instead of writing again or reporting a failure.`,
 			if err != nil {
 				return err
 			}
-			env.Witness("answer_lost", 1, 1, fmt.Sprintf("call %d was answered %d, and its connection reset", call.Seq, call.Status))
+			env.Witness("answer_lost", 1, count(call.Status == http.StatusCreated), fmt.Sprintf("call %d was answered %d, and its connection reset", call.Seq, call.Status))
 			return nil
 		},
 		Checks: func(p harness.Params) []harness.Check {
@@ -254,7 +261,7 @@ func driveSlow(ctx context.Context, env harness.Env) error {
 	letGo := make(chan struct{})
 	fault := reserve("hold the answer back", harness.MomentAccepted)
 	fault.Hold = letGo
-	fault.Do = func(_ context.Context, call harness.UpstreamCall) { held.note(call) }
+	fault.Do = func(_ context.Context, call harness.UpstreamCall) { held.note(call, nil) }
 	heal := env.Upstream("pyxis").Inject(fault)
 	defer heal()
 	done := make(chan error, 1)
@@ -272,12 +279,37 @@ func driveSlow(ctx context.Context, env harness.Env) error {
 		return awaitIntents(ctx, env, 1, "the reaper decides while the call is unanswered", "state = 'SUCCEEDED'")
 	}
 	err = outlive()
+	decided := env.Now()
 	close(letGo)
 	if err = errors.Join(err, <-done); err != nil {
 		return err
 	}
-	env.Witness("decided_before_answer", 1, 1, "the reaper stored a terminal state while the worker's call was unanswered")
-	return flush(ctx, env, env.Servers()[0])
+	if err := flush(ctx, env, env.Servers()[0]); err != nil {
+		return err
+	}
+	witnessLate(env, decided)
+	return nil
+}
+
+// witnessLate records that the answer which was held back reached its caller,
+// after the intent had been decided: a caller that had given the call up
+// before has not been tried.
+func witnessLate(env harness.Env, decided time.Duration) {
+	late := 0
+	for _, c := range env.Upstream("pyxis").Calls() {
+		if c.Method == "POST" && c.Path == "/reserve" && c.Status == http.StatusCreated && c.Answered > decided {
+			late++
+		}
+	}
+	env.Witness("late_answers", 1, float64(late), "reserve calls whose 201 reached its caller after a terminal state was stored")
+}
+
+// count is the witness of something that took place once or not at all.
+func count(tookPlace bool) float64 {
+	if tookPlace {
+		return 1
+	}
+	return 0
 }
 
 // flush makes sure that a server has worked on everything it had been
@@ -286,7 +318,7 @@ func driveSlow(ctx context.Context, env harness.Env) error {
 func flush(ctx context.Context, env harness.Env, server harness.Server) error {
 	answered := func(context.Context) (bool, string, error) {
 		for _, call := range env.Upstream("pyxis").Calls() {
-			if call.Answered == 0 && call.Err == "" && call.Fault == "" {
+			if call.Answered == 0 && call.Err == "" {
 				return false, fmt.Sprintf("call %d %s is still on its way", call.Seq, call.Path), nil
 			}
 		}

@@ -50,12 +50,10 @@ func drivePaused(ctx context.Context, env harness.Env) error {
 	first, second := env.Servers()[0], env.Servers()[1]
 	paused := newStruck()
 	letGo := make(chan struct{})
-	var stopErr error
 	fault := reserve("SIGSTOP the caller", harness.MomentAccepted)
 	fault.Hold = letGo
 	fault.Do = func(ctx context.Context, call harness.UpstreamCall) {
-		stopErr = serverByName(env, call.Caller).Signal(ctx, "STOP")
-		paused.note(call)
+		paused.note(call, serverByName(env, call.Caller).Signal(ctx, "STOP"))
 	}
 	heal := env.Upstream("pyxis").Inject(fault)
 	defer heal()
@@ -65,7 +63,7 @@ func drivePaused(ctx context.Context, env harness.Env) error {
 	go func() { led <- env.Do(ctx, leader) }()
 	takeOver := func() error {
 		call, err := paused.wait(ctx, "the first reserve call is accepted")
-		if err = errors.Join(err, stopErr); err != nil {
+		if err != nil {
 			return err
 		}
 		if call.Caller != first.Name() {
@@ -85,14 +83,24 @@ func drivePaused(ctx context.Context, env harness.Env) error {
 	}
 	err = takeOver()
 	undecided := awaitIntents(ctx, env, 1, "the other replica decides", "state = 'SUCCEEDED'")
+	decided := env.Now()
 	close(letGo)
 	err = errors.Join(err, undecided, first.Signal(ctx, "CONT"))
 	op := <-led
 	if err != nil {
 		return err
 	}
-	env.Witness("decided_while_stopped", 1, 1, fmt.Sprintf("%s was stopped when %s decided; its client was answered %d in the end", first.Name(), second.Name(), op.Status))
-	return flush(ctx, env, first)
+	if err := flush(ctx, env, first); err != nil {
+		return err
+	}
+	rows, err := env.Database().Query(ctx, "select count(*) as n from library_transitions where to_state = 'SUCCEEDED' and replica = $1", second.Name())
+	if err != nil {
+		return err
+	}
+	n, _ := rows[0]["n"].(float64)
+	env.Witness("decided_by_other", 1, n, fmt.Sprintf("times that %s decided while %s was stopped, whose client was answered %d in the end", second.Name(), first.Name(), op.Status))
+	witnessLate(env, decided)
+	return nil
 }
 
 func redisDown() harness.Scenario {
@@ -114,7 +122,7 @@ is released. There must still be one reserve POST for the seat, and nobody may n
 			env.Record(harness.Event{Kind: harness.EventFault, Subject: "redis", Text: "every connection cut, new ones refused"})
 			report, _, err := release(ctx, env, "burst", people, actions)
 			witnessOverlap(env, report)
-			env.Witness("redis_cut", 1, 1, "Redis was cut from before the release until the last answer")
+			env.Witness("redis_refused", 1, float64(env.Redis().Refused()), "connections to Redis that were broken or refused from before the release until the last answer")
 			return err
 		},
 		Checks: func(p harness.Params) []harness.Check {
@@ -148,13 +156,11 @@ func driveDrain(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	told := newStruck()
-	var sigErr error
 	fault := reserve("SIGTERM the caller", harness.MomentReceived)
 	fault.Do = func(ctx context.Context, call harness.UpstreamCall) {
-		sigErr = errors.Join(
+		told.note(call, errors.Join(
 			awaitIntents(ctx, env, len(people), "all confirmations are stored", "true"),
-			serverByName(env, call.Caller).Signal(ctx, "TERM"))
-		told.note(call)
+			serverByName(env, call.Caller).Signal(ctx, "TERM")))
 	}
 	heal := env.Upstream("pyxis").Inject(fault)
 	defer heal()
@@ -163,11 +169,11 @@ func driveDrain(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	call, err := told.wait(ctx, "the first reserve call is on its way")
-	if err = errors.Join(err, sigErr); err != nil {
+	if err != nil {
 		return err
 	}
 	witnessOverlap(env, report)
-	env.Witness("terminated_in_burst", 1, 1, fmt.Sprintf("%s got SIGTERM at call %d", call.Caller, call.Seq))
+	env.Witness("terminated_in_burst", 1, count(call.Forwarded == 0), fmt.Sprintf("%s got SIGTERM at call %d", call.Caller, call.Seq))
 	return serverByName(env, call.Caller).Terminate(ctx)
 }
 
@@ -180,8 +186,8 @@ func everyAnswer() harness.Check {
 		ops := rec.History.OfKind("confirm")
 		for _, op := range ops {
 			fine := op.Status == 201 || op.Status == 202 || op.Status == 409 || (op.Status == 503 && op.Header["Retry-After"] != "")
-			if op.Status == 0 && (op.Sent == 0 || len(rec.Trouble) > 0) {
-				lost++ // by us, or in a run that was cut short
+			if (op.Status == 0 && (op.Sent == 0 || len(rec.Trouble) > 0)) || (op.Status >= 500 && check.Broken(rec)) {
+				lost++ // by us, in a run that was cut short, or to an environment that broke
 			} else if !fine {
 				wrong = append(wrong, harness.Evidence{Text: check.Line(op) + " " + op.Err, Ops: []string{op.ID}})
 			}
@@ -192,7 +198,7 @@ func everyAnswer() harness.Check {
 		case len(wrong) > 0:
 			return harness.Violated(wrong[:min(5, len(wrong))], "%d of %d clients were not answered as they should", len(wrong), len(ops))
 		case lost > 0:
-			return harness.Undecided(harness.ReasonUndelivered, "%d of %d confirmations were not sent, or given up", lost, len(ops))
+			return harness.Undecided(harness.ReasonUndelivered, "%d of %d confirmations were not sent, given up, or failed in a broken environment", lost, len(ops))
 		}
 		return harness.Passed("%s: %d", doc, len(ops))
 	}})

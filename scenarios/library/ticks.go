@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
-	"time"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/check"
@@ -58,48 +56,52 @@ func driveTicks(ctx context.Context, env harness.Env) error {
 			return err
 		}
 	}
-	inFlight := make(chan struct{})
-	once := sync.OnceFunc(func() { close(inFlight) })
+	onWay := newStruck()
 	heal := env.Upstream("pyxis").Inject(harness.UpstreamFault{
 		Name: "notice the first reserve call", Method: "POST", Path: "/reserve", Nth: 1, At: harness.MomentReceived,
-		Do: func(context.Context, harness.UpstreamCall) { once() },
+		Do: func(_ context.Context, call harness.UpstreamCall) { onWay.note(call, nil) },
 	})
 	defer heal()
-	errs := make([]error, len(waves))
-	var first sync.WaitGroup
-	first.Go(func() { _, _, errs[0] = release(ctx, env, waveName(0), waves[0], actions[0]) })
-	select {
-	case <-inFlight:
-	case <-time.After(10 * time.Second):
-		errs[1] = errors.New("the first wave's reserve call did not come within 10 s")
-	case <-ctx.Done():
-		errs[1] = context.Cause(ctx)
-	}
-	overlapped := 0.0
-	for i := 1; i < len(waves) && errors.Join(errs...) == nil; i++ {
+	first := make(chan error, 1)
+	go func() {
+		_, _, err := release(ctx, env, waveName(0), waves[0], actions[0])
+		first <- err
+	}()
+	_, err = onWay.wait(ctx, "the first wave's reserve call is on its way")
+	during, after := 0, 0
+	for i := 1; i < len(waves) && err == nil; i++ {
 		var report harness.BurstReport
-		report, _, errs[i] = release(ctx, env, waveName(i), waves[i], actions[i])
-		if i == 1 && errs[i] == nil && unanswered(env, report.Released) {
-			overlapped = 1
+		if report, _, err = release(ctx, env, waveName(i), waves[i], actions[i]); err != nil {
+			break
+		}
+		call := firstReserve(env)
+		switch {
+		case i == 1 && call.Received < report.Released && (call.Answered == 0 || report.Released < call.Answered):
+			during++
+		case call.Answered != 0 && call.Answered < report.Released:
+			after++
 		}
 		if i == 1 {
-			first.Wait()
+			err = <-first
+			first <- nil // it has been told
 		}
 	}
-	first.Wait()
-	env.Witness("wave_during_call", 1, overlapped, "a wave released while the first reserve call was unanswered")
-	env.Witness("waves", 2, float64(len(waves)), "bursts on the seat, in different ticks")
-	return errors.Join(errs...)
+	err = errors.Join(err, <-first)
+	env.Witness("wave_during_call", 1, float64(during), "waves released while the first reserve call was unanswered")
+	if len(waves) > 2 {
+		env.Witness("waves_after_call", float64(len(waves)-2), float64(after), "waves released after the first reserve call was answered, in later ticks")
+	}
+	return err
 }
 
-// unanswered says whether the first reserve call was on its way at the instant.
-func unanswered(env harness.Env, at time.Duration) bool {
+// firstReserve is the first reserve call that came.
+func firstReserve(env harness.Env) harness.UpstreamCall {
 	for _, c := range env.Upstream("pyxis").Calls() {
 		if c.Method == "POST" && c.Path == "/reserve" {
-			return c.Received < at && (c.Answered == 0 || at < c.Answered)
+			return c
 		}
 	}
-	return false
+	return harness.UpstreamCall{}
 }
 
 func waveName(i int) string { return fmt.Sprintf("wave-%d", i+1) }

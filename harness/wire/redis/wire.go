@@ -28,11 +28,12 @@ type Wire struct {
 	cancel   context.CancelFunc
 	handlers sync.WaitGroup
 
-	mu    sync.Mutex
-	cuts  int // cut while more than 0, so that two cuts may overlap
-	delay time.Duration
-	links map[*link]struct{}
-	ended bool
+	mu      sync.Mutex
+	cuts    int // cut while more than 0, so that two cuts may overlap
+	refused int // connections that cuts have met
+	delay   time.Duration
+	links   map[*link]struct{}
+	ended   bool
 }
 
 var _ harness.Cuttable = (*Wire)(nil)
@@ -78,6 +79,7 @@ func (w *Wire) URL() string {
 func (w *Wire) Cut() (mend func()) {
 	w.mu.Lock()
 	w.cuts++
+	w.refused += len(w.links)
 	for l := range w.links {
 		l.reset()
 	}
@@ -87,6 +89,14 @@ func (w *Wire) Cut() (mend func()) {
 		w.cuts--
 		w.mu.Unlock()
 	})
+}
+
+// Refused gives how many connections cuts have broken or refused so far: a cut
+// that nobody met has tried nothing.
+func (w *Wire) Refused() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.refused
 }
 
 // SetDelay makes every piece of data wait this long in each direction before
@@ -160,6 +170,9 @@ func (w *Wire) serve(client net.Conn) {
 func (w *Wire) admit(l *link) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.cuts > 0 && !w.ended {
+		w.refused++
+	}
 	if w.cuts > 0 || w.ended {
 		return false
 	}

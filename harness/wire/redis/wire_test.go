@@ -168,9 +168,15 @@ func TestCutResetsAndRefusesUntilMended(t *testing.T) {
 	if err := say(before, "hello"); err != nil {
 		t.Fatal(err)
 	}
+	if n := w.Refused(); n != 0 {
+		t.Errorf("%d connections met a cut before there was one", n)
+	}
 	mend := w.Cut()
 	if err := say(before, "still there?"); !broken(err) {
 		t.Errorf("a connection survived the cut: %v", err)
+	}
+	if n := w.Refused(); n != 1 {
+		t.Errorf("%d connections met the cut, want the one that was there", n)
 	}
 	if err := ask(w, "anybody?"); !broken(err) {
 		t.Errorf("a new connection works during the cut: %v", err)
@@ -184,6 +190,9 @@ func TestCutResetsAndRefusesUntilMended(t *testing.T) {
 	second()
 	if err := ask(w, "hello again"); err != nil {
 		t.Errorf("after mending: %v", err)
+	}
+	if n := w.Refused(); n != 3 {
+		t.Errorf("%d connections met the cuts, want 3: one broken, two refused", n)
 	}
 }
 
