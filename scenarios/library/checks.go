@@ -25,6 +25,7 @@ func always() []harness.Check {
 		rowsMatchUpstream(),
 		sqlCheck("L-I4", "event_per_transition.sql"),
 		oncePerIntent(),
+		postsOfIntents(),
 		sqlCheck("L-I7", "terminal_is_final.sql"),
 		sqlCheck("L-I8.waits", "waits_not_suppressed.sql"),
 	}
@@ -98,6 +99,38 @@ func oncePerIntent() harness.Check {
 		ID: "L-I5.intent", Doc: "no intent is written upstream twice", Rule: "scenarios/library/checks.go",
 		Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: reference, Each: check.AtMost(1),
 	})
+}
+
+// postsOfIntents: a write upstream that names no intent of ours, or another
+// student's, can't be accounted for when its answer is lost.
+func postsOfIntents() harness.Check {
+	const doc = "each reserve POST names the intent that it is made for, of that student and for that seat"
+	return check.Func(check.Rule{ID: "L-I5.reference", Doc: doc, NeedsSettled: true, Rule: "scenarios/library/checks.go", Judge: func(rec harness.Record) harness.Verdict {
+		intents, ok := rec.Find("table:library_reservation_intents")
+		posts := rec.Calls("pyxis", "POST", "/reserve")
+		switch {
+		case !ok:
+			return harness.Undecided(harness.ReasonEnvironment, "the intents could not be read")
+		case len(posts) == 0:
+			return harness.Undecided(harness.ReasonVacuous, "there was no reserve POST to judge")
+		}
+		known := map[string]harness.Row{}
+		for _, r := range intents.Rows {
+			known[fmt.Sprint(r["intent_id"])] = r
+		}
+		var wrong []harness.Evidence
+		for _, c := range posts {
+			r, ok := known[reference(c)]
+			// A wait goes for one seat after the other; its row has the last of them.
+			if !ok || r["student"] != field(c, "student") || (r["kind"] != "wait" && r["seat"] != seatOf(c)) {
+				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("call %d by %s: %s", c.Seq, c.Caller, c.Request)})
+			}
+		}
+		if len(wrong) > 0 {
+			return harness.Violated(wrong[:min(10, len(wrong))], "%s: %d of %d do not", doc, len(wrong), len(posts))
+		}
+		return harness.Passed("%s: %d", doc, len(posts))
+	}})
 }
 
 // oneWinner: in each burst one client is told 201 and all others 409.

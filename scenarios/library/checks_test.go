@@ -77,6 +77,30 @@ func TestRowsMatchUpstream(t *testing.T) {
 	expect(t, judge(charges(func(r []harness.Row) []harness.Row { r[0]["student"] = nil; return r })), harness.Failed, "2 differ")
 }
 
+func TestPostsOfIntents(t *testing.T) {
+	judge := postsOfIntents().Judge
+	post := func(student, seat, reference string) harness.Record {
+		rec := stored("SUCCEEDED", "FAILED_RACE")
+		rec.Upstream = []harness.UpstreamCall{{
+			Seq: 1, Upstream: "pyxis", Caller: "sut-1", Method: "POST", Path: "/reserve",
+			Request: fmt.Sprintf(`{"student":%q,"seat":%q,"reference":%q}`, student, seat, reference),
+		}}
+		return rec
+	}
+	expect(t, judge(post("student-1", "A-001", "0")), harness.Pass, ": 1")
+	expect(t, judge(post("student-1", "A-001", "an action's id")), harness.Failed, "1 of 1 do not")
+	expect(t, judge(post("student-1", "A-001", "1")), harness.Failed, "1 of 1 do not")
+	expect(t, judge(post("student-1", "A-002", "0")), harness.Failed, "1 of 1 do not")
+	expect(t, judge(post("", "A-001", "0")), harness.Failed, "1 of 1 do not")
+	waits := post("student-1", "B-017", "0")
+	waits.Rows["table:library_reservation_intents"].Rows[0]["kind"] = "wait"
+	expect(t, judge(waits), harness.Pass, ": 1")
+	expect(t, judge(stored("FAILED_RACE")), harness.Unknown, "no reserve POST")
+	unread := post("student-1", "A-001", "0")
+	delete(unread.Rows, "table:library_reservation_intents")
+	expect(t, judge(unread), harness.Unknown, "could not be read")
+}
+
 func answers(status ...int) harness.Record {
 	var rec harness.Record
 	for i, s := range status {
@@ -106,15 +130,29 @@ func TestEveryAnswer(t *testing.T) {
 	expect(t, judge(unsent), harness.Unknown, "1 of 2 confirmations were not sent")
 	cut := answers(201, 0)
 	cut.Trouble = []harness.Trouble{{Reason: harness.ReasonInterrupted, Text: "interrupted"}}
-	expect(t, judge(cut), harness.Unknown, "1 of 2 confirmations were not sent, or given up")
+	expect(t, judge(cut), harness.Unknown, "1 of 2 confirmations were not sent, given up")
 	cut.History.Operations[0].Status = 500
 	expect(t, judge(cut), harness.Failed, "1 of 2 clients")
+
+	// A server whose database or upstream is gone may say so in any way it likes.
+	expect(t, judge(broken(answers(201, 502))), harness.Unknown, "1 of 2 confirmations")
+	expect(t, judge(broken(answers(201, 418))), harness.Failed, "1 of 2 clients")
+}
+
+// broken is the record of a run whose environment broke.
+func broken(rec harness.Record) harness.Record {
+	rec.Trouble = []harness.Trouble{{Reason: harness.ReasonEnvironment, Text: "drive: postgres died"}}
+	return rec
 }
 
 func TestOneAnswer(t *testing.T) {
 	judge := oneAnswer().Judge
 	expect(t, judge(answers(201, 201, 0)), harness.Pass, "2 answers, one intent")
 	expect(t, judge(answers(0, 0)), harness.Unknown, "no copy was answered")
+	busy := answers(201, 503)
+	busy.History.Operations[1].Output = `{"type":"/problems/busy"}`
+	expect(t, judge(busy), harness.Failed, "2 different intents in 2 answers")
+	expect(t, judge(broken(busy)), harness.Pass, "1 answers, one intent")
 	other := answers(201, 201)
 	other.History.Operations[1].Output = `{"intent_id":"i-2"}`
 	expect(t, judge(other), harness.Failed, "2 different intents in 2 answers")

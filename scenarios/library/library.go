@@ -30,7 +30,7 @@ func All() []harness.Scenario {
 		oneSeat(), oneSeatDirect(), oneSeatReplicas(),
 		tickBoundary(), tickBoundaryReplicas(), manySeats(), doubleConfirm(), doubleConfirmDirect(),
 		crashAfterAccept(), crashBeforeCall(), uncertainResponse(), slowUpstream(),
-		credentialRejected(), pausedLockHolder(), redisDown(), waitForSeat(), drain(),
+		credentialRejected(), pausedLockHolder(), redisDown(), waitForSeat(), freedSeat(), drain(),
 	}
 }
 
