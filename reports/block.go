@@ -34,9 +34,10 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 		}
 	}
 	b.WriteString("\n")
+	seen := map[string]string{}
 	if v, ok := unexplained(r); ok {
 		v.ID = ""
-		writeCheck(b, r, v, o)
+		writeCheck(b, r, v, o, seen)
 	}
 	passed := 0
 	for _, v := range alike(worstFirst(r.Checks)) {
@@ -44,7 +45,7 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 			passed++
 			continue
 		}
-		writeCheck(b, r, v, o)
+		writeCheck(b, r, v, o, seen)
 	}
 	if passed > 0 {
 		fmt.Fprintf(b, "  %s  %d of %d checks\n", painted("PASS   ", marks[harness.Pass].ansi, o), passed, len(r.Checks))
@@ -91,8 +92,9 @@ func writeFigures(b *strings.Builder, r harness.Result) {
 
 const checkIndent = "           "
 
-// writeCheck writes one check; evidence only when it did not pass.
-func writeCheck(b *strings.Builder, r harness.Result, v harness.Verdict, o TextOptions) {
+// writeCheck writes one check; evidence only when it did not pass. In seen are
+// the checks of the block by the operations they are about.
+func writeCheck(b *strings.Builder, r harness.Result, v harness.Verdict, o TextOptions, seen map[string]string) {
 	status := checked(v)
 	m := marks[status]
 	text := v.Summary
@@ -107,7 +109,7 @@ func writeCheck(b *strings.Builder, r harness.Result, v harness.Verdict, o TextO
 	if status == harness.Pass {
 		return
 	}
-	for _, line := range checkDetails(r, v, o) {
+	for _, line := range checkDetails(r, v, o, seen) {
 		b.WriteString(strings.TrimRight(checkIndent+line, " ") + "\n")
 	}
 }
@@ -119,21 +121,55 @@ func conducted(r harness.Result) bool {
 
 // checkDetails is the body under a check: what to do, the evidence, the
 // operations it names, the interleaving if a wire saw one, and the rule.
-func checkDetails(r harness.Result, v harness.Verdict, o TextOptions) []string {
+// Operations that a check above is about, too, are not told twice.
+func checkDetails(r harness.Result, v harness.Verdict, o TextOptions, seen map[string]string) []string {
 	var lines []string
 	if checked(v) == harness.Unknown {
 		lines = append(lines, "what to do: "+adviceFor(v.Reason))
 	}
-	for _, l := range evidenceLines(v) {
+	rec, ok := recordOf(o.Records, r)
+	for _, l := range fullRows(rec, ok, v) {
 		lines = append(lines, strings.Split(printable(l), "\n")...)
 	}
 	if ids := named(v); checked(v) == harness.Failed || len(ids) > 0 {
-		rec, ok := recordOf(o.Records, r)
-		lines = append(lines, operationLines(rec, v, ids)...)
-		lines = append(lines, interleavingLines(rec, ok, ids)...)
+		key := strings.Join(ids, " ")
+		if above := seen[key]; above != "" && key != "" {
+			lines = append(lines, "operations and interleaving: those of "+above+", above")
+		} else {
+			seen[key] = oneLine(v.ID)
+			lines = append(lines, operationLines(rec, v, ids)...)
+			lines = append(lines, interleavingLines(rec, ok, ids)...)
+		}
 	}
 	if v.Rule != "" {
 		lines = append(lines, "rule: "+oneLine(v.Rule))
+	}
+	return lines
+}
+
+// Bounds of rows that are written in full.
+const (
+	fullRowsShown = 3
+	fullCellRunes = 160
+)
+
+// fullRows is the evidence as lines. A table of few rows whose cells had to be
+// cut is written from the stored rows instead, one column a line. The operations of one
+// piece are not named here where the record shows them below it.
+func fullRows(rec harness.Record, have bool, v harness.Verdict) []string {
+	rows, ok := rec.Find(v.ID)
+	wide := func(e harness.Evidence) bool { return strings.Contains(e.Text, "…") && tabular(e.Text) != nil }
+	if !ok || len(v.Evidence) != 1 || len(rows.Rows) == 0 || len(rows.Rows) > fullRowsShown || !wide(v.Evidence[0]) {
+		return evidenceLines(v, !have || len(v.Evidence) > 1)
+	}
+	var lines []string
+	for i, row := range rows.Rows {
+		if len(rows.Rows) > 1 {
+			lines = append(lines, fmt.Sprintf("row %d", i+1))
+		}
+		for _, name := range rowColumns(rows.Rows) {
+			lines = append(lines, fmt.Sprintf("%-10s  %s", oneLine(name), shortened(oneLine(cellText(row[name])), fullCellRunes)))
+		}
 	}
 	return lines
 }

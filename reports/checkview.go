@@ -68,7 +68,7 @@ func checkOf(id string, v harness.Verdict, rec harness.Record, have bool) checkV
 // evidenceOf shows a piece of evidence. A table printed as text is replaced by
 // the stored rows it was printed from, where the record has them.
 func evidenceOf(e harness.Evidence, broken **tableView) evidenceView {
-	view := evidenceView{Ops: strings.Join(capped(e.Ops, evidenceShown), ", ")}
+	view := evidenceView{Ops: strings.Join(capped(once(e.Ops), evidenceShown), ", ")}
 	if t := tabular(e.Text); t != nil {
 		view.Table = t
 		if *broken != nil {
@@ -86,7 +86,7 @@ func rowsTable(rec harness.Record, check string) *tableView {
 	if !ok || len(rows.Rows) == 0 {
 		return nil
 	}
-	t := &tableView{Caption: fmt.Sprintf("Rows that broke the rule: %d", len(rows.Rows)), Head: slices.Sorted(maps.Keys(rows.Rows[0]))}
+	t := &tableView{Caption: fmt.Sprintf("Rows that broke the rule: %d", len(rows.Rows)), Head: rowColumns(rows.Rows)}
 	for i, row := range rows.Rows {
 		if i == tableRows {
 			t.Note = fmt.Sprintf("%d more rows are in the run directory", len(rows.Rows)-i)
@@ -100,6 +100,16 @@ func rowsTable(rec harness.Record, check string) *tableView {
 	}
 	t.Numeric = numericColumns(t.Rows, len(t.Head))
 	return t
+}
+
+// opsColumn is the column in which a query names the operations that its row
+// is about: they are shown as operations, not as a cell.
+const opsColumn = "ops"
+
+// rowColumns is the columns of rows by name, without the one of the operations.
+func rowColumns(rows []harness.Row) []string {
+	columns := slices.Sorted(maps.Keys(rows[0]))
+	return slices.DeleteFunc(columns, func(name string) bool { return name == opsColumn })
 }
 
 func cellText(v any) string {

@@ -100,7 +100,7 @@ func paramLine(p harness.Params) string {
 // burstLine is the witness line of one burst.
 func burstLine(b harness.BurstReport, named bool) string {
 	head := "burst"
-	if named {
+	if named && b.Name != head {
 		head += " " + b.Name
 	}
 	parts := []string{fmt.Sprintf("%s: %d requests, %s, spread %s, %d in flight at once",
@@ -109,7 +109,11 @@ func burstLine(b harness.BurstReport, named bool) string {
 		what string
 		got  int
 	}{{"ready", b.Ready}, {"sent", b.Sent}, {"answered", b.Answered}} {
-		if short.got < b.Requests {
+		switch {
+		case short.got >= b.Requests:
+		case short.got == 0:
+			parts = append(parts, "none "+short.what)
+		default:
 			parts = append(parts, fmt.Sprintf("only %d %s", short.got, short.what))
 		}
 	}

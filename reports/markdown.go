@@ -89,7 +89,7 @@ func mdVerdict(b *strings.Builder, v harness.Verdict) {
 	if checked(v) == harness.Unknown {
 		fmt.Fprintf(b, "What to do: %s\n\n", mdText(adviceFor(v.Reason)))
 	}
-	if lines := evidenceLines(v); len(lines) > 0 {
+	if lines := evidenceLines(v, true); len(lines) > 0 {
 		b.WriteString(mdFence(strings.Join(lines, "\n")) + "\n")
 	}
 	if v.Rule != "" {

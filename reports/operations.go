@@ -53,11 +53,14 @@ func operationLines(rec harness.Record, v harness.Verdict, ids []string) []strin
 		if !slices.Contains(ids, op.ID) || mentioned(v, op.ID) {
 			continue
 		}
-		if len(lines) == operationsShown {
-			lines = append(lines, fmt.Sprintf("and %d more operations, all in the run directory", len(ids)-operationsShown))
+		if len(lines) > operationsShown {
+			lines = append(lines, fmt.Sprintf("  and %d more operations, all in the run directory", len(ids)-operationsShown))
 			break
 		}
-		lines = append(lines, operationLine(op, zeroOf(op, released, rec)))
+		if len(lines) == 0 {
+			lines = append(lines, "operations, timed from the release of their burst:")
+		}
+		lines = append(lines, "  "+operationLine(op, zeroOf(op, released, rec)))
 	}
 	return lines
 }
@@ -93,8 +96,8 @@ func operationLine(op harness.Operation, zero time.Duration) string {
 	if op.Err != "" {
 		answer += " (" + shortened(oneLine(op.Err), 80) + ")"
 	}
-	return fmt.Sprintf("op %s  client %d  %s %s%s  -> %s  %s  [%s]", oneLine(op.ID), op.Process, op.Method, oneLine(op.Path),
-		inputText(op), strings.TrimSpace(answer), op.Outcome, interval(op, zero))
+	return fmt.Sprintf("%s  client %d  %-4s  [%s]  %s %s%s  -> %s", oneLine(op.ID), op.Process, op.Outcome, interval(op, zero),
+		op.Method, oneLine(op.Path), inputText(op), strings.TrimSpace(answer))
 }
 
 func inputText(op harness.Operation) string {
@@ -122,23 +125,35 @@ type moment struct {
 	text string
 }
 
-// moments is what the upstream wire saw of the operations, in order of time.
+// moments is what the upstream wire saw of the operations, in order of time,
+// and what became of the servers meanwhile.
 func moments(rec harness.Record, ids []string) []moment {
 	var seen []moment
 	for _, c := range rec.Upstream {
 		if !slices.Contains(ids, c.Op) {
 			continue
 		}
-		what := fmt.Sprintf("op %s  %s %s %s by %s", c.Op, c.Upstream, c.Method, c.Path, c.Caller)
+		what := oneLine(fmt.Sprintf("%s: %s %s %s by %s", c.Op, c.Upstream, c.Method, c.Path, c.Caller))
 		seen = append(seen, moment{c.Received, what + "  received"})
 		if c.Accepted != 0 {
 			seen = append(seen, moment{c.Accepted, what + fmt.Sprintf("  -> %d", c.Status)})
 		}
 		if c.Fault != "" {
-			seen = append(seen, moment{cmp.Or(c.Accepted, c.Received), what + "  fault: " + c.Fault})
+			seen = append(seen, moment{cmp.Or(c.Accepted, c.Received), what + "  fault: " + oneLine(c.Fault)})
 		}
 	}
-	slices.SortStableFunc(seen, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+	byTime := func(a, b moment) int { return cmp.Compare(a.at, b.at) }
+	slices.SortStableFunc(seen, byTime)
+	if len(seen) == 0 {
+		return nil
+	}
+	first, last := seen[0].at, seen[len(seen)-1].at
+	for _, e := range rec.History.Events {
+		if e.Kind == harness.EventProcess && e.At > first && e.At < last {
+			seen = append(seen, moment{e.At, "        " + oneLine(e.Text)})
+		}
+	}
+	slices.SortStableFunc(seen, byTime)
 	return seen
 }
 
@@ -155,23 +170,32 @@ func interleavingLines(rec harness.Record, have bool, ids []string) []string {
 	if len(seen) == 0 {
 		return []string{"interleaving: none recorded, no wire saw these operations"}
 	}
-	zero := time.Duration(0)
-	if released := releases(rec); len(released) > 0 {
-		zero = rec.History.Bursts[0].Released
-		for _, op := range rec.History.Operations {
-			if at, ok := released[op.Burst]; ok && slices.Contains(ids, op.ID) {
-				zero = at
-				break
-			}
-		}
-	}
+	zero := zeroOfAll(ids, rec)
 	lines := []string{"interleaving, as the upstream wire saw it:"}
+	if zero != 0 {
+		lines[0] = fmt.Sprintf("interleaving, as the upstream wire saw it, from the release at %s of the run:", offset(zero))
+	}
 	for i, m := range seen {
 		if i == operationsShown {
 			lines = append(lines, fmt.Sprintf("  and %d more moments, all in the run directory", len(seen)-i))
 			break
 		}
-		lines = append(lines, fmt.Sprintf("  %14s  %s", offset(m.at-zero), oneLine(m.text)))
+		lines = append(lines, fmt.Sprintf("  %14s  %s", offset(m.at-zero), m.text))
 	}
 	return lines
+}
+
+// zeroOfAll is the release of the first burst that one of the operations
+// belongs to, else of the first burst at all; 0 without bursts.
+func zeroOfAll(ids []string, rec harness.Record) time.Duration {
+	released := releases(rec)
+	if len(released) == 0 {
+		return 0
+	}
+	for _, op := range rec.History.Operations {
+		if at, ok := released[op.Burst]; ok && slices.Contains(ids, op.ID) {
+			return at
+		}
+	}
+	return rec.History.Bursts[0].Released
 }

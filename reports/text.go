@@ -125,7 +125,7 @@ func writePassed(b *strings.Builder, r harness.Result, o TextOptions) {
 		b.WriteString("    " + dimmed(line, o) + "\n")
 	}
 	for _, v := range r.Checks {
-		writeCheck(b, r, v, o)
+		writeCheck(b, r, v, o, nil)
 	}
 	writeFigures(b, r)
 	b.WriteString("\n")

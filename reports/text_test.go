@@ -134,7 +134,7 @@ func TestInterleavingIsShownOnlyWhenAWireSawIt(t *testing.T) {
 	r, rec := failing()
 	s := harness.Suite{Scenarios: []harness.Result{r}}
 	seen := text(t, s, reports.TextOptions{Records: map[string]harness.Record{r.RunDir: rec}})
-	if !strings.Contains(seen, "interleaving, as the upstream wire saw it:\n") {
+	if !strings.Contains(seen, "interleaving, as the upstream wire saw it, from the release at +1800.000 ms of the run:\n") {
 		t.Errorf("no interleaving in:\n%s", seen)
 	}
 	rec.Upstream = nil
@@ -145,5 +145,40 @@ func TestInterleavingIsShownOnlyWhenAWireSawIt(t *testing.T) {
 	without := text(t, s, reports.TextOptions{})
 	if !strings.Contains(without, "the run's record was not given") {
 		t.Errorf("it does not say that nobody looked:\n%s", without)
+	}
+}
+
+// TestWhatWasToldAboveIsNotToldAgain: two checks about the same operations
+// show them once, with what became of the server between two moments.
+func TestWhatWasToldAboveIsNotToldAgain(t *testing.T) {
+	r, rec := failing()
+	ops := r.Checks[1].Evidence[0].Ops
+	r.Checks[2].Evidence[0].Ops = append(append([]string{}, ops...), ops...)
+	rec.History.Events = append(rec.History.Events, harness.Event{
+		At: rec.History.Bursts[0].Released + 100*time.Millisecond, Kind: harness.EventProcess, Subject: "sut-1", Text: "ready: sut-1 is ready",
+	})
+	got := text(t, harness.Suite{Scenarios: []harness.Result{r}}, reports.TextOptions{Records: map[string]harness.Record{r.Name: rec}})
+	for want, n := range map[string]int{
+		"interleaving, as the upstream wire saw it": 1, "operations and interleaving: those of L-I3, above": 1,
+		"+100.000 ms          ready: sut-1 is ready\n": 1, "confirm-017  client 17  ok ": 1,
+	} {
+		if strings.Count(got, want) != n {
+			t.Errorf("want %d times %q in:\n%s", n, want, got)
+		}
+	}
+}
+
+// TestRowsThatWereCutAreWrittenInFull: a cell may hold the very thing that
+// went wrong.
+func TestRowsThatWereCutAreWrittenInFull(t *testing.T) {
+	r, rec := failing()
+	history := "REQUESTED by sut-1 -> RESERVING by sut-1 -> SUCCEEDED by sut-1 -> FAILED_RACE by sut-2"
+	rows := rec.Rows["L-I3"]
+	rows.Rows = []harness.Row{{"history": history, "ops": "confirm-017", "seat": nil}}
+	rec.Rows["L-I3"] = rows
+	r.Checks[1].Evidence[0].Text = "history                                   seat\nREQUESTED by sut-1 -> RESERVING by sut-…  null"
+	got := text(t, harness.Suite{Scenarios: []harness.Result{r}}, reports.TextOptions{Records: map[string]harness.Record{r.Name: rec}})
+	if want := "           history     " + history + "\n           seat        null\n           operations, timed"; !strings.Contains(got, want) {
+		t.Errorf("want %q in:\n%s", want, got)
 	}
 }

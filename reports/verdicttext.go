@@ -3,6 +3,7 @@ package reports
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -31,7 +32,7 @@ func verdictText(r harness.Result, v harness.Verdict) string {
 	} else {
 		fmt.Fprintf(&b, "%s  %s\n", v.ID, v.Summary)
 	}
-	for _, line := range evidenceLines(v) {
+	for _, line := range evidenceLines(v, true) {
 		b.WriteString("  " + line + "\n")
 	}
 	for _, line := range burstLines(r.Bursts) {
@@ -47,8 +48,9 @@ func verdictText(r harness.Result, v harness.Verdict) string {
 	return printable(b.String())
 }
 
-// evidenceLines is the evidence as lines, capped, with the operations named.
-func evidenceLines(v harness.Verdict) []string {
+// evidenceLines is the evidence as lines, capped; with ids, each piece is
+// followed by the operations that it is about.
+func evidenceLines(v harness.Verdict, ids bool) []string {
 	var lines []string
 	for i, e := range v.Evidence {
 		if i == evidenceShown {
@@ -60,11 +62,22 @@ func evidenceLines(v harness.Verdict) []string {
 			text = cut + "\n(cut; all of it is in the run directory)"
 		}
 		lines = append(lines, strings.Split(text, "\n")...)
-		if len(e.Ops) > 0 {
-			lines = append(lines, "operations "+strings.Join(capped(e.Ops, evidenceShown), ", "))
+		if ids && len(e.Ops) > 0 {
+			lines = append(lines, "operations "+strings.Join(capped(once(e.Ops), evidenceShown), ", "))
 		}
 	}
 	return lines
+}
+
+// once is the names without repetitions, in the order in which they first came.
+func once(names []string) []string {
+	var kept []string
+	for _, n := range names {
+		if !slices.Contains(kept, n) {
+			kept = append(kept, n)
+		}
+	}
+	return kept
 }
 
 // capped is the first n of the names and how many were left out.
