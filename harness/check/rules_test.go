@@ -196,6 +196,14 @@ func TestTally(t *testing.T) {
 			"answers", harness.Unknown, undelivered, "burst: got 1 x 201, 2 x 409, 1 x 500, want 1 x 201, 3 x 409",
 		},
 		{
+			"a 202 when the database died", with(harness.ReasonEnvironment, status(map[int]int{3: 202})),
+			"answers", harness.Unknown, undelivered, "burst: got 1 x 201, 1 x 202, 2 x 409, want 1 x 201, 3 x 409",
+		},
+		{
+			"a 202 in a run that did not settle", with(harness.ReasonTimeout, status(map[int]int{3: 202})),
+			"answers", harness.Failed, "", "one winner: burst: got 1 x 201, 1 x 202, 2 x 409, want 1 x 201, 3 x 409",
+		},
+		{
 			"two winners when the database died", with(harness.ReasonEnvironment, status(map[int]int{1: 201, 3: 500})),
 			"answers", harness.Failed, "", "one winner: burst: got 2 x 201, 1 x 409, 1 x 500, want 1 x 201, 3 x 409",
 		},

@@ -74,6 +74,32 @@ func (s *session) ledger() []harness.UpstreamCall {
 	return calls
 }
 
+// lostAnswers says which calls got no answer although no fault was at work on
+// them: the parts behind the wire broke, and what the server made of that is
+// no finding about the server. "" when there was none.
+func lostAnswers(calls []harness.UpstreamCall) string {
+	first, n := "", 0
+	for _, c := range calls {
+		why := c.Err
+		switch {
+		case c.Status >= 500 && strings.HasPrefix(c.Response, proxyFailure):
+			why = lastLines(c.Response, 1)
+		case c.Fault != "" || c.Status != 0 || c.Err == "":
+			continue
+		}
+		if n++; n == 1 {
+			first = fmt.Sprintf("%s %s of %s got no answer from %s, call %d: %s", c.Method, c.Path, c.Caller, c.Upstream, c.Seq, why)
+		}
+	}
+	if n > 1 {
+		first += fmt.Sprintf(" (and %d more)", n-1)
+	}
+	return first
+}
+
+// proxyFailure begins what WireMock answers when it can't reach the double.
+const proxyFailure = "Network failure trying to make a proxied request"
+
 // Summarise makes the result of a record and its verdicts. It is a pure
 // function, so that stored runs can be judged again; what only the run itself
 // knows (times, directory) is left empty.

@@ -20,6 +20,7 @@ import (
 // milliseconds; none of them is a measure of anything.
 const (
 	startDeadline   = 30 * time.Second // a server process, until it is ready
+	stopDeadline    = 15 * time.Second // a server process that was told to end, until it is gone
 	adminDeadline   = 10 * time.Second // one admin call to a part
 	collectDeadline = 30 * time.Second
 	downDeadline    = 15 * time.Second

@@ -27,6 +27,7 @@ type replica struct {
 	process *proc.Process // nil when not running
 	url     string
 	stopped bool          // by SIGSTOP
+	asked   bool          // to end, by a signal
 	told    *proc.Process // whose death was told
 }
 
@@ -57,38 +58,65 @@ func (r *replica) Start(ctx context.Context) error {
 	if err != nil {
 		return err // it names the server and says what it printed
 	}
-	r.process, r.url, r.stopped = p, p.Match()[1], false
+	r.process, r.url, r.stopped, r.asked = p, p.Match()[1], false, false
 	return nil
 }
 
-// Kill sends SIGKILL and waits until the process is gone.
+// Kill sends SIGKILL and waits until the process is gone. One that had ended
+// by itself before is trouble: it was not we who killed it.
 func (r *replica) Kill(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == nil {
 		return nil
 	}
+	if text, dead := r.ended(); dead {
+		r.rec.troubled(harness.ReasonEnvironment, "%s", text)
+	}
 	err := r.process.Kill()
 	r.process, r.url, r.stopped = nil, "", false
 	return err
 }
 
-// Terminate sends SIGTERM and waits for the exit. A server that does not exit
-// by itself within its grace is killed, and that is an error.
+// Terminate sends SIGTERM, unless the server has got it already, as a second
+// one would end it at once, and waits for the exit. A server that does not exit
+// by itself within its grace is killed; that, and any exit status but 0, is an
+// error.
 func (r *replica) Terminate(ctx context.Context) error {
 	r.mu.Lock()
-	p := r.process
+	p, asked := r.process, r.asked
+	r.asked = true
 	r.mu.Unlock()
 	if p == nil {
 		return nil
 	}
-	err := p.Stop(ctx)
+	var err error
+	if asked {
+		err = r.awaitExit(ctx, p)
+	} else {
+		err = p.Stop(ctx)
+	}
+	if err == nil && p.ExitText() != "exit status 0" {
+		err = fmt.Errorf("terminate %s: it ended with %s, expected exit status 0; its last output:\n%s", r.name, p.ExitText(), joinLines(p.Tail(30)))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.process == p {
 		r.process, r.url, r.stopped = nil, "", false
 	}
 	return err
+}
+
+// awaitExit waits for a server that was told to end.
+func (r *replica) awaitExit(ctx context.Context, p *proc.Process) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stopDeadline, fmt.Errorf("still running %s later", stopDeadline))
+	defer cancel()
+	select {
+	case <-p.Done():
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("terminate %s: it was told to end, %w", r.name, context.Cause(ctx)), p.Kill())
+	}
 }
 
 var signals = map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
@@ -112,7 +140,8 @@ func (r *replica) Signal(_ context.Context, name string) error {
 		r.stopped = true
 	case syscall.SIGCONT:
 		r.stopped = false
-	default: // stops nothing
+	default: // TERM and KILL
+		r.asked = true
 	}
 	return nil
 }
@@ -139,7 +168,12 @@ func (r *replica) listening() bool {
 func (r *replica) died() (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.process == nil || r.process == r.told {
+	return r.ended()
+}
+
+// ended is died with the lock held.
+func (r *replica) ended() (string, bool) {
+	if r.process == nil || r.process == r.told || r.asked {
 		return "", false
 	}
 	select {

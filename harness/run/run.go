@@ -101,6 +101,9 @@ func (s *session) conduct(ctx context.Context) harness.Record {
 		s.noteDeaths() // of servers that ended while they settled
 	}
 	calls := s.ledger()
+	if lost := lostAnswers(calls); lost != "" && !s.felled {
+		s.rec.troubled(harness.ReasonEnvironment, "%s", lost)
+	}
 	s.phase(ctx, "down", func() error { return s.down(ctx) })
 	record := s.rec.record(s.plan)
 	record.Rows, record.Counts, record.Upstream = rows, counts, calls
