@@ -106,6 +106,10 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// Measured is the scenario of a burst on the direct path as a baseline is
+// judged: without one winner a seat, but with an answer for everybody.
+func Measured(s harness.Scenario) harness.Scenario { return library.Measured(s) }
+
 // ReservePosts is what both observers counted for one seat of the library design.
 func ReservePosts(rec harness.Record, seat string) harness.CountPair {
 	return library.ReservePosts(rec, seat)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -139,6 +140,26 @@ func TestEveryAnswer(t *testing.T) {
 	expect(t, judge(broken(answers(201, 418))), harness.Failed, "1 of 2 clients")
 }
 
+// The baseline may give a seat twice, but owes everybody an answer.
+func TestMeasured(t *testing.T) {
+	s := Measured(oneSeatDirect())
+	verdict := func(rec harness.Record) (v harness.Verdict) {
+		for _, c := range s.Checks(s.Defaults()) {
+			switch c.ID {
+			case "L-I3":
+				t.Error("one winner is demanded of the baseline")
+			case "answers":
+				v = c.Judge(rec)
+			}
+		}
+		return v
+	}
+	expect(t, verdict(answers(201, 201, 409)), harness.Pass, "201 or 409: 3")
+	expect(t, verdict(answers(201, 202)), harness.Failed, "1 of 2 clients")
+	expect(t, verdict(answers(201, 0)), harness.Failed, "1 of 2 clients")
+	expect(t, verdict(broken(answers(201, 502))), harness.Unknown, "1 of 2 confirmations")
+}
+
 // broken is the record of a run whose environment broke.
 func broken(rec harness.Record) harness.Record {
 	rec.Trouble = []harness.Trouble{{Reason: harness.ReasonEnvironment, Text: "drive: postgres died"}}
@@ -191,7 +212,12 @@ func TestReservePosts(t *testing.T) {
 		{Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: "A-001", Ledger: 2, WireMock: 1},
 		{Upstream: "pyxis", Method: "POST", Path: "/reserve", Key: "B-002", Ledger: 1, WireMock: -1, Error: "gone"},
 	}}
-	for seat, want := range map[string][2]int{"A-001": {2, 1}, "B-002": {-1, -1}, "C-003": {-1, -1}} {
+	for _, forwarded := range []time.Duration{0, 5, 6} { // the first was dropped on the wire
+		rec.Upstream = append(rec.Upstream, harness.UpstreamCall{
+			Upstream: "pyxis", Method: "POST", Path: "/reserve", Request: `{"seat":"C-003"}`, Received: 4, Forwarded: forwarded,
+		})
+	}
+	for seat, want := range map[string][2]int{"A-001": {2, 1}, "B-002": {1, -1}, "C-003": {2, -1}, "D-004": {0, -1}} {
 		if got := ReservePosts(rec, seat); got.Ledger != want[0] || got.WireMock != want[1] {
 			t.Errorf("%s: %+v, want %v", seat, got, want)
 		}

@@ -179,16 +179,21 @@ func driveDrain(ctx context.Context, env harness.Env) error {
 
 // everyAnswer: no client is left without an answer, and none gets a bare 500.
 func everyAnswer() harness.Check {
-	const doc = "every client of the burst is answered: 201, 202, 409, or 503 with Retry-After"
+	return answered("every client of the burst is answered: 201, 202, 409, or 503 with Retry-After", func(op harness.Operation) bool {
+		return op.Status == 201 || op.Status == 202 || op.Status == 409 || (op.Status == 503 && op.Header["Retry-After"] != "")
+	})
+}
+
+// answered: every confirmation has one of the answers that are fine.
+func answered(doc string, fine func(harness.Operation) bool) harness.Check {
 	return check.Func(check.Rule{ID: "answers", Doc: doc, Rule: "scenarios/library/replicas.go", Judge: func(rec harness.Record) harness.Verdict {
 		var wrong []harness.Evidence
 		lost := 0
 		ops := rec.History.OfKind("confirm")
 		for _, op := range ops {
-			fine := op.Status == 201 || op.Status == 202 || op.Status == 409 || (op.Status == 503 && op.Header["Retry-After"] != "")
 			if (op.Status == 0 && (op.Sent == 0 || len(rec.Trouble) > 0)) || (op.Status >= 500 && check.Broken(rec)) {
 				lost++ // by us, in a run that was cut short, or to an environment that broke
-			} else if !fine {
+			} else if !fine(op) {
 				wrong = append(wrong, harness.Evidence{Text: check.Line(op) + " " + op.Err, Ops: []string{op.ID}})
 			}
 		}
