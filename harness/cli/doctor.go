@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "doctor", Short: "what this machine has, what is missing, and how to get it",
 		Long: `Lists each need with ✓ or ✗ and its fix. --fix does what it can: fetches the pinned WireMock jar and checks its checksum, installs
-PostgreSQL, Redis and a Java runtime through apt when run as root, and prepares WireMock's start-up archive.`,
+PostgreSQL, Redis, a Java runtime (and npm, for the jar, where there is no Maven either) through apt when run as root, and prepares
+WireMock's start-up archive.`,
 		Example: "  overbook doctor\n  overbook doctor --fix", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			options, err := parts.options()
@@ -28,24 +30,35 @@ PostgreSQL, Redis and a Java runtime through apt when run as root, and prepares 
 			}
 			findings := doctor.Diagnose(c.Context(), doctor.Checks(options))
 			if fix {
-				findings, err = doctor.Repair(c.Context(), findings, func(text string) { fmt.Fprintln(a.err, text) })
+				findings, _ = doctor.Repair(c.Context(), findings, func(text string) { fmt.Fprintln(a.err, text) }) // the list says what could not be fixed
 			}
 			if !quiet || !doctor.Healthy(findings) {
 				fmt.Fprint(a.out, findingsText(findings))
 			}
-			switch {
-			case err != nil:
-				return environment(err, "")
-			case !doctor.Healthy(findings):
-				return environment(fmt.Errorf("something that is needed is missing"), "overbook doctor --fix does what it can")
-			}
-			return nil
+			return missing(findings, fix)
 		},
 	}
 	parts.add(c)
 	c.Flags().BoolVar(&fix, "fix", false, "install and prepare what is missing")
 	c.Flags().BoolVar(&quiet, "quiet", false, "print nothing when all is well")
 	return c
+}
+
+// missing is the error about what the list marks with ✗, nil when there is none.
+func missing(findings []doctor.Finding, fixed bool) error {
+	var names []string
+	for _, f := range findings {
+		if f.State == doctor.Missing || f.State == doctor.Skipped {
+			names = append(names, f.Check.Name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil
+	case fixed:
+		return environment(fmt.Errorf("still missing: %s", strings.Join(names, ", ")), "do what stands at \"fix\" above, then run this again")
+	}
+	return environment(fmt.Errorf("missing: %s", strings.Join(names, ", ")), "overbook doctor --fix does what it can")
 }
 
 func findingsText(findings []doctor.Finding) string {
@@ -56,9 +69,10 @@ func findingsText(findings []doctor.Finding) string {
 		if f.Fixed {
 			note = " (just fixed)"
 		}
-		fmt.Fprintf(&b, "%s %-24s %s%s\n", mark, f.Check.Name, f.Detail, note)
-		if f.State != doctor.Fine && f.Check.FixText != "" {
-			fmt.Fprintf(&b, "  %-24s fix: %s\n", "", f.Check.FixText)
+		detail, next, _ := strings.Cut(f.Detail, "\n  next: ") // of a problem that was met while fixing
+		fmt.Fprintf(&b, "%s %-24s %s%s\n", mark, f.Check.Name, detail, note)
+		if fix := cmp.Or(next, f.Check.FixText); f.State != doctor.Fine && fix != "" {
+			fmt.Fprintf(&b, "  %-24s fix: %s\n", "", fix)
 		}
 	}
 	return b.String()

@@ -48,7 +48,7 @@ func (f *planFlags) add(c *cobra.Command) {
 	fs := c.Flags()
 	f.given = fs.Changed
 	fs.StringVar(&f.seed, "seed", "", "eight hex digits; the same seed makes the same plan (default: random, printed)")
-	fs.StringArrayVar(&f.set, "set", nil, "set a parameter, name=value; `overbook list -v` shows them (repeatable)")
+	fs.StringArrayVar(&f.set, "set", nil, "set a parameter, `name=value` (repeatable); overbook list -v shows which there are")
 	fs.IntVar(&f.users, "users", 0, "short for --set users=N, where a scenario has it")
 	fs.IntVar(&f.replicas, "replicas", 0, "short for --set replicas=N, where a scenario has it")
 	fs.StringVar(&f.tag, "tag", "", "only scenarios with this tag")

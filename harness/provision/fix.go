@@ -16,12 +16,17 @@ const downloadTimeout = 5 * time.Minute
 
 // FetchWireMock puts the pinned jar into the cache: out of the npm package
 // wiremock, or from Maven Central by mvn where there is no npm. Both clients use
-// the registries that they are set up for. Nothing gets its final name before
-// its sum is right. A jar that is there and right is kept.
+// the registries that they are set up for. Where there is neither, npm is
+// installed as [Install] does it. Nothing gets its final name before its sum is
+// right. A jar that is there and right is kept.
 func FetchWireMock(ctx context.Context, cacheDir string, progress func(string)) error {
 	target := JarPath(cacheDir)
 	if sum, err := fileSum(target); err == nil && sum == jarSHA256 {
 		return nil
+	}
+	if err := packageClient(ctx, progress); err != nil {
+		err.Fix = InstallCommand("npm") + "; or " + byHand(target)
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
@@ -75,6 +80,22 @@ func packJar(ctx context.Context, npm, dir, jar string) error {
 	return takeOut(packages[0], jar)
 }
 
+// packageClient makes sure that there is npm or mvn.
+func packageClient(ctx context.Context, progress func(string)) *Problem {
+	for _, name := range []string{"npm", "mvn"} {
+		if _, err := exec.LookPath(name); err == nil {
+			return nil
+		}
+	}
+	if !canApt() {
+		return &Problem{What: "fetch WireMock's jar", Where: "npm, mvn", Why: "neither is installed"}
+	}
+	if err := Install(ctx, "npm", progress); err != nil {
+		return &Problem{What: "fetch WireMock's jar", Err: err}
+	}
+	return nil
+}
+
 // fetchJar asks the first package client that is installed.
 func fetchJar(ctx context.Context, dir, jar string, progress func(string)) *Problem {
 	if npm, err := exec.LookPath("npm"); err == nil {
@@ -91,7 +112,7 @@ func fetchJar(ctx context.Context, dir, jar string, progress func(string)) *Prob
 		}
 		return nil
 	}
-	return &Problem{What: "fetch WireMock's jar", Where: "npm, mvn", Why: "neither is installed (apt-get install npm brings the first)"}
+	return &Problem{What: "fetch WireMock's jar", Where: "npm, mvn", Why: "neither is in PATH"}
 }
 
 const mavenArtifact = "org.wiremock:wiremock-standalone:" + WireMockVersion

@@ -19,19 +19,20 @@ var aptPackages = map[string][]string{
 	"postgres": {"postgresql"},
 	"redis":    {"redis-server"},
 	"java":     {"openjdk-17-jre-headless", "default-jre-headless"},
+	"npm":      {"npm"},
 }
 
 var otherPackages = map[string]map[string]string{
-	"brew":   {"postgres": "postgresql@17", "redis": "redis", "java": "openjdk"},
-	"dnf":    {"postgres": "postgresql-server", "redis": "redis", "java": "java-17-openjdk-headless"},
-	"apk":    {"postgres": "postgresql", "redis": "redis", "java": "openjdk17-jre-headless"},
-	"pacman": {"postgres": "postgresql", "redis": "redis", "java": "jre17-openjdk-headless"},
-	"zypper": {"postgres": "postgresql-server", "redis": "redis", "java": "java-17-openjdk-headless"},
+	"brew":   {"postgres": "postgresql@17", "redis": "redis", "java": "openjdk", "npm": "node"},
+	"dnf":    {"postgres": "postgresql-server", "redis": "redis", "java": "java-17-openjdk-headless", "npm": "npm"},
+	"apk":    {"postgres": "postgresql", "redis": "redis", "java": "openjdk17-jre-headless", "npm": "npm"},
+	"pacman": {"postgres": "postgresql", "redis": "redis", "java": "jre17-openjdk-headless", "npm": "npm"},
+	"zypper": {"postgres": "postgresql-server", "redis": "redis", "java": "java-17-openjdk-headless", "npm": "npm"},
 }
 
 var installVerbs = map[string]string{"brew": "brew install", "dnf": "dnf install -y", "apk": "apk add", "pacman": "pacman -S", "zypper": "zypper install"}
 
-// installFix says how to get a part ("postgres", "redis", "java") on this
+// installFix says how to get a part ("postgres", "redis", "java", "npm") on this
 // platform.
 func installFix(part string) string {
 	if canApt() {
@@ -41,14 +42,15 @@ func installFix(part string) string {
 }
 
 // InstallCommand is the command of this platform that installs the part
-// ("postgres", "redis", "java"), or words when the platform is unknown.
+// ("postgres", "redis", "java", "npm"), or words when the platform is unknown.
 func InstallCommand(part string) string {
 	sudo := "sudo "
 	if os.Geteuid() == 0 {
 		sudo = ""
 	}
 	if _, err := exec.LookPath("apt-get"); err == nil {
-		return sudo + "apt-get install -y " + aptPackages[part][0]
+		names := aptPackages[part] // the last is the one that every release has
+		return sudo + "apt-get install -y " + names[len(names)-1]
 	}
 	for _, manager := range []string{"brew", "dnf", "apk", "pacman", "zypper"} {
 		if _, err := exec.LookPath(manager); err == nil {
@@ -75,12 +77,12 @@ func canApt() bool {
 	return err == nil && os.Geteuid() == 0
 }
 
-// Install gets a part ("postgres", "redis", "java") with apt when we are root
+// Install gets a part ("postgres", "redis", "java", "npm") with apt when we are root
 // on Debian or Ubuntu; elsewhere it gives a [*Problem] with the command. It
 // starts no service and makes no Postgres cluster.
 func Install(ctx context.Context, part string, progress func(string)) error {
 	if !canApt() {
-		return &Problem{What: "install " + part, Why: "only root on Debian or Ubuntu is done here", Fix: InstallCommand(part)}
+		return &Problem{What: "install " + part, Why: "that needs root on Debian or Ubuntu", Fix: InstallCommand(part)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
