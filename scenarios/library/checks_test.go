@@ -192,6 +192,16 @@ func TestFirstIsTold(t *testing.T) {
 	expect(t, judge(inBurst), harness.Unknown, "no operation")
 }
 
+func TestTold(t *testing.T) {
+	judge := told("stranger", "404", "unknown").Judge
+	rec := answers(201, 404)
+	expect(t, judge(rec), harness.Unknown, "no operation")
+	rec.History.Operations[1].Kind = "stranger"
+	expect(t, judge(rec), harness.Pass, "1 x 404")
+	rec.History.Operations[1].Status = 201
+	expect(t, judge(rec), harness.Failed, "got 1 x 201")
+}
+
 func TestBacksOff(t *testing.T) {
 	judge := backsOff().Judge
 	expect(t, judge(stored("WAITING_FOR_SEAT")), harness.Pass, "at most 1")

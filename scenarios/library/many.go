@@ -52,7 +52,7 @@ func doubleConfirm() harness.Scenario {
 	return harness.Scenario{
 		Name:     "library/double-confirm",
 		Title:    "one action is confirmed twenty times at once",
-		Doc:      `One student prepared one action; twenty copies of the confirmation arrive at one barrier. There must be one intent and one reserve POST, and every copy must get the same intent's answer.`,
+		Doc:      `One student prepared one action; twenty copies of the confirmation arrive at one barrier. There must be one intent and one reserve POST, and every copy must get the same intent's answer. Another student tried it before: an action is nobody else's to confirm.`,
 		Sources:  []string{"L-I1", "L-I5", "L-M17"},
 		Tags:     []string{"race"},
 		Params:   []harness.Param{with(paramUsers, "20"), paramReplicas, paramPath, paramLatency, paramSigma, paramWindow},
@@ -68,6 +68,9 @@ func doubleConfirm() harness.Scenario {
 			if err != nil {
 				return err
 			}
+			stranger := confirm(1, student(0, 1), actions[0])
+			stranger.Kind = "stranger"
+			env.Do(ctx, stranger)
 			n := env.Params().Int("users")
 			report, _, err := release(ctx, env, "copies", same(n, me), same(n, actions[0]))
 			witnessOverlap(env, report)
@@ -76,13 +79,28 @@ func doubleConfirm() harness.Scenario {
 		Settle: settle, Tables: tables, Outcomes: intentStates, Latency: "confirm",
 		Checks: func(p harness.Params) []harness.Check {
 			return append(always(), eachSeat(check.Exactly(1)), oneAnswer(),
-				tally("every copy is answered 201", map[string]map[string]int{"copies": {"201": p.Int("users")}}))
+				tally("every copy is answered 201", map[string]map[string]int{"copies": {"201": p.Int("users")}}),
+				told("stranger", "404", "another student's action is unknown to everybody else"))
 		},
 	}
 }
 
 func doubleConfirmDirect() harness.Scenario {
 	return variant(doubleConfirm(), "direct", "one action is confirmed twenty times at once, on the direct path", map[string]string{"path": "direct"})
+}
+
+// told: the one request of this kind got this answer.
+func told(kind, status, doc string) harness.Check {
+	return check.Tally(check.TallyRule{
+		ID: "answers." + kind, Doc: doc, Rule: "scenarios/library/many.go",
+		Group: func(op harness.Operation) string {
+			if op.Kind == kind {
+				return kind
+			}
+			return ""
+		},
+		Want: func(harness.Record) map[string]map[string]int { return map[string]map[string]int{kind: {status: 1}} },
+	})
 }
 
 // oneAnswer: all copies are told about the same intent.
