@@ -25,10 +25,7 @@ func (s *Service) attempt(ctx context.Context, i intent, l lease.Lease) (ending,
 	case upstream.Accepted:
 		return succeeded(a.Charge.ID, "accepted upstream"), true
 	case upstream.Taken:
-		if i.Kind == kindWait {
-			return s.waitOn(i, stateRace, true, "seat taken upstream"), true
-		}
-		return ending{State: stateRace, Outcome: stateRace, Decisive: true, Failure: "seat-taken", Reason: "seat taken upstream"}, true
+		return s.taken(i, "seat-taken", "seat taken upstream"), true
 	case upstream.Rejected:
 		return failed(stateAuth, "credential-rejected", "credential rejected upstream"), true
 	case upstream.Refused:
@@ -87,6 +84,14 @@ func succeeded(chargeID, why string) ending {
 	return ending{State: stateSucceeded, Outcome: stateSucceeded, Decisive: true, ChargeID: chargeID, Reason: why}
 }
 
+// taken: somebody has the seat, and it is not this intent. A wait goes on.
+func (s *Service) taken(i intent, failure, why string) ending {
+	if i.Kind == kindWait {
+		return s.waitOn(i, stateRace, true, why)
+	}
+	return ending{State: stateRace, Outcome: stateRace, Decisive: true, Failure: failure, Reason: why}
+}
+
 // failed ends an intent without telling anything about who holds the seat.
 func failed(state, failure, why string) ending {
 	return ending{State: state, Outcome: state, Failure: failure, Reason: why}
@@ -116,9 +121,13 @@ func (s *Service) conclude(ctx context.Context, i intent, e ending) (ended []rec
 		if err == nil {
 			break
 		}
+		if errors.Is(err, errOthersCharge) && e.State == stateSucceeded {
+			e = s.taken(i, "charge-of-another-intent", e.Reason)
+			continue
+		}
 		s.log.Warn("ending not stored", "intent", i.IntentID, "state", e.State, "try", try, "error", err)
 		troubled = true
-		if try == tries || clock.Pause(ctx, s.store.pause(try+3)) != nil {
+		if try >= tries || clock.Pause(ctx, s.store.pause(try+3)) != nil {
 			return nil, false // the lease runs out and the reaper reads the charge
 		}
 	}

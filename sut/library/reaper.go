@@ -46,10 +46,11 @@ func (s *Service) decide(ctx context.Context, i intent) {
 		return
 	}
 	e.Reason = "lease ran out: " + e.Reason
-	if _, stored := s.conclude(ctx, i, e); !stored {
+	ended, stored := s.conclude(ctx, i, e)
+	if !stored {
 		return
 	}
-	s.metrics.reaped(e.State)
+	s.metrics.reaped(ended[0].State)
 	if i.Path == pathIntent && !s.cfg.WakeByTick {
 		s.worker.wake(i.Seat) // whoever queued behind it
 	}

@@ -2,6 +2,7 @@ package library
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -56,15 +57,18 @@ func (s *store) claimWait(ctx context.Context, intentID, seat string, asOf, unti
 
 // finish stores how the attempt ended, if the intent is still ours under its
 // fence. It gives every intent that ended by it: first ours, then the losers.
-// None means that the intent was not ours any more and nothing was stored.
+// None means that the intent was not ours any more and nothing was stored; so
+// does errOthersCharge, after which another ending has to be found.
 func (s *store) finish(ctx context.Context, i intent, e ending, cutoff time.Time) ([]record, error) {
 	ended, err := s.finishOnce(ctx, i, e, cutoff)
 	if code, constraint := sqlCode(err); code == codeUniqueViolation && constraint == "library_one_intent_per_charge" {
-		// The charge that was found belongs to another intent of the student.
-		return s.finishOnce(ctx, i, ending{State: stateRace, Outcome: stateRace, Decisive: true, Failure: "charge-of-another-intent", Reason: e.Reason}, cutoff)
+		return nil, errOthersCharge
 	}
 	return ended, err
 }
+
+// errOthersCharge: the charge that was found belongs to another intent of the student.
+var errOthersCharge = errors.New("the charge belongs to another intent")
 
 func (s *store) finishOnce(ctx context.Context, i intent, e ending, cutoff time.Time) ([]record, error) {
 	var ended []record

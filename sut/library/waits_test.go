@@ -64,6 +64,34 @@ func TestWaitGoesOnAfterALostRace(t *testing.T) {
 	w.wellRecorded()
 }
 
+// The answer of the wait's call is lost, and the charge that is read turns out
+// to be that of the student's earlier intent: the wait has no seat, and goes on.
+func TestWaitFindsTheChargeOfAnotherIntent(t *testing.T) {
+	w := newWorld(t, "A-1")
+	r := w.start(func(c *Config) { c.WaitBackoff = time.Minute })
+	if a := r.confirm(student(1), r.prepare(student(1), "A-1")); a.status != http.StatusCreated {
+		t.Fatalf("answer %+v, want 201", a)
+	}
+	var first charge
+	w.pyxis.set(func() {
+		first = w.pyxis.holders["A-1"]
+		delete(w.pyxis.holders, "A-1")
+		w.pyxis.before = func(post) {
+			w.pyxis.set(func() { w.pyxis.holders["A-1"] = first })
+			panic(http.ErrAbortHandler)
+		}
+	})
+	r.call("POST", "/library/waits", student(1), `{"seats":["A-1"]}`)
+	const wait = "select state from library_reservation_intents where kind = 'wait'"
+	w.eventually("the wait's attempt ended", func() bool {
+		return value[int](w, "select attempts from library_reservation_intents where kind = 'wait'") == 1 && value[string](w, wait) != stateReserving
+	})
+	if got := value[string](w, wait); got != stateWaiting {
+		t.Errorf("state %s, want WAITING_FOR_SEAT: a wait is never closed as a lost race", got)
+	}
+	w.wellRecorded()
+}
+
 func TestSuppressionLeavesWaitsAlone(t *testing.T) {
 	w := newWorld(t, "A-1")
 	w.pyxis.holders["A-1"] = charge{ID: "c-x", Seat: "A-1", Student: "student-x"}
