@@ -71,3 +71,17 @@ func TestReadmeTableIsThePublishedOne(t *testing.T) {
 		t.Errorf("the published table has %d lines, expected more", rows)
 	}
 }
+
+// A planted bug that no longer fits the tree would be found out only by the
+// next long run of all of them.
+func TestEveryMutantFitsTheTree(t *testing.T) {
+	all, err := mutant.All(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all {
+		if _, err := m.Apply("."); err != nil {
+			t.Error(err)
+		}
+	}
+}
