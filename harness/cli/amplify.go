@@ -31,7 +31,8 @@ func (a *app) amplifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "amplify", Short: "the write-amplification table: upstream writes and confirm latency, paths side by side",
 		Long: `Runs the burst on one seat over the direct and over the intent path, alternating, with the same upstream latency model and the
-same seeds, and compares: reserve POSTs (by both observers), outcomes, confirm percentiles and their ratio.
+same seeds, and compares: reserve POSTs (by both observers), outcomes, confirm percentiles and their ratio. One round of each
+path goes before and is judged, but not measured.
 
 The upstream gets a small check-then-act window, as real ones have. The direct path may therefore give a seat twice: it is the
 baseline and does not promise otherwise. The verdict is about the intent path's invariants and about the counts of both paths.`,
@@ -79,7 +80,7 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 		return err
 	}
 	defer files.close()
-	fmt.Fprintf(a.err, "seed %s, %s of each path\n", seed, plural(rounds, "round"))
+	fmt.Fprintf(a.err, "seed %s, %s of each path, after one to warm up\n", seed, plural(rounds, "round"))
 	f.quiet = true
 	out, err := a.conduct(ctx, f, seed, todo)
 	if err != nil {
@@ -92,11 +93,25 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 	return a.conclude(f, out, a.amplified(f, files, out.suite, table))
 }
 
-// amplifyPlans deals the rounds of both paths to batches. All have the same
-// seed, and each goes on in the seed's sequence of upstream latencies where the
+// warmups are the runs before the measured ones: one round of each path. The
+// first burst that meets a fresh WireMock takes twice as long as the next, and
+// that is no property of the path that happens to make it.
+const warmups = 2
+
+// amplifyPlans gives the warm-ups and deals the rounds of both paths to
+// batches. All have the same seed, and each goes on in the seed's sequence of upstream latencies where the
 // last of its path stopped, so that each path meets the whole distribution.
 func (f *runFlags) amplifyPlans(base harness.Scenario, seed harness.Seed, set harness.Params, rounds int) ([]planned, error) {
 	var todo []planned
+	for _, path := range []string{"direct", "intent"} {
+		params := maps.Clone(set)
+		params["path"], params["rounds"] = path, "1"
+		warmup, err := f.plan.plans([]harness.Scenario{measuredOnly(base, path)}, seed, params, 1)
+		if err != nil {
+			return nil, err
+		}
+		todo = append(todo, warmup...)
+	}
 	done := 0
 	for b := range min(batches, rounds) {
 		n := rounds/min(batches, rounds) + btoi(b < rounds%min(batches, rounds))
@@ -160,7 +175,7 @@ func (a *app) amplification(s harness.Suite, records map[string]harness.Record) 
 		Command: "overbook " + strings.Join(os.Args[1:], " "),
 	}
 	times := map[string][][]time.Duration{}
-	for _, r := range s.Scenarios {
+	for _, r := range s.Scenarios[min(warmups, len(s.Scenarios)):] {
 		path := &t.Paths.Intent
 		if r.Params.Text("path") == "direct" {
 			path = &t.Paths.Direct

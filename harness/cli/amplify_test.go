@@ -15,9 +15,20 @@ import (
 	"github.com/overbook/overbook/scenarios"
 )
 
-// compared is a suite of one run of each path with so many rounds, and its records.
+// compared is a suite of one run of each path with so many rounds, after the
+// warm-ups, and its records.
 func compared(direct, intent int) (harness.Suite, map[string]harness.Record) {
 	s, records := harness.Suite{Verdict: harness.Unknown}, map[string]harness.Record{}
+	for _, path := range []string{"direct", "intent"} {
+		s.Scenarios = append(s.Scenarios, harness.Result{
+			Name: "library/one-seat", RunDir: "warm-up", Params: harness.Params{"path": path},
+			Bursts: []harness.BurstReport{{Name: "round-1", Requests: 2}},
+		})
+	}
+	records["warm-up"] = harness.Record{
+		Plan:    harness.Plan{Choices: json.RawMessage(`{"seats":["Z-026"]}`)},
+		History: harness.History{Operations: []harness.Operation{{Kind: "confirm", Burst: "round-1", Intended: 1, Answered: time.Hour}}},
+	}
 	for path, rounds := range map[string]int{"direct": direct, "intent": intent} {
 		r := harness.Result{
 			Name: "library/one-seat", RunDir: path, Verdict: harness.Unknown,
@@ -106,6 +117,7 @@ func TestAmplifyPlansTakeTurns(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s %s after %s", p.plan.Params["path"], p.plan.Params["rounds"], p.plan.Params["latency_skip"]))
 	}
 	want := []string{
+		"direct 1 after 0", "intent 1 after 0", // to warm up
 		"direct 2 after 0", "intent 2 after 0", "intent 2 after 2", "direct 2 after 20",
 		"direct 1 after 40", "intent 1 after 4", "intent 1 after 5", "direct 1 after 50",
 	}
