@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -177,15 +178,7 @@ func TestInterruptInTheMiddleOfADrive(t *testing.T) {
 // WireMock is gone when nothing but the counts needs it any more.
 func TestPartThatDiesBeforeItIsAsked(t *testing.T) {
 	c, _ := conductor(t)
-	s := driven(t, func(context.Context, harness.Env) error {
-		all, err := proc.Living("OVERBOOK_RUN=" + conductMark)
-		for _, p := range all {
-			if java.MatchString(p.Command) {
-				return syscall.Kill(p.PID, syscall.SIGKILL)
-			}
-		}
-		return errors.Join(err, errors.New("WireMock was not found"))
-	})
+	s := driven(t, func(context.Context, harness.Env) error { return killBehindItsBack(java) })
 	r, _ := conduct(t, c, s, run.Server{})
 	undecided(t, r, harness.ReasonEnvironment, "WireMock died", "signal: killed")
 	if c.Dead() != "wiremock" {
@@ -193,10 +186,22 @@ func TestPartThatDiesBeforeItIsAsked(t *testing.T) {
 	}
 }
 
-// A server that dies at the end has nothing open, but it was not told to.
+// killBehindItsBack kills the one process of the run that fits, without the
+// conductor's knowledge.
+func killBehindItsBack(command *regexp.Regexp) error {
+	all, err := proc.Living("OVERBOOK_RUN=" + conductMark)
+	for _, p := range all {
+		if command.MatchString(p.Command) {
+			return syscall.Kill(p.PID, syscall.SIGKILL)
+		}
+	}
+	return errors.Join(err, fmt.Errorf("no process fits %s", command))
+}
+
+// A server that dies at the end has nothing open, but nobody told it to.
 func TestServerThatDiesIsNoPass(t *testing.T) {
 	c, _ := conductor(t)
-	s := driven(t, func(ctx context.Context, env harness.Env) error { return env.Servers()[0].Signal(ctx, "KILL") })
+	s := driven(t, func(context.Context, harness.Env) error { return killBehindItsBack(server) })
 	r, _ := conduct(t, c, s, run.Server{})
 	undecided(t, r, harness.ReasonEnvironment, "sut-1 ended by itself", "signal: killed")
 }
