@@ -33,7 +33,7 @@ func conductor(t *testing.T) (c *run.Conductor, interrupt func()) {
 	c, err := run.New(t.Context(), run.Config{
 		Parts: provision.Options{}, Out: t.TempDir(), Command: []string{program, "sut"}, Tool: "overbook", Version: "test",
 		Mark: conductMark, Interrupted: interrupted,
-	}, []harness.Scenario{oneSeat(t)})
+	}, []harness.Topology{oneSeat(t).Topology(oneSeat(t).Defaults())})
 	if err != nil {
 		t.Fatal(err)
 	}

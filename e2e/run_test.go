@@ -169,6 +169,12 @@ func TestTextOfAGreenRun(t *testing.T) {
 	}
 }
 
+// What a run needs depends on its parameters: two servers have a seat lock.
+func TestMoreReplicasBringTheirRedis(t *testing.T) {
+	e := newPlace(t).run(t, 0, "run", "library/one-seat", "--replicas", "2", "--users", "20")
+	says(t, "standard output", e.stdout, `^✓ PASS +library/one-seat`)
+}
+
 func TestOverbookedSeatIsFoundAndShown(t *testing.T) {
 	p := newPlace(t)
 	e := p.run(t, 1, "run", "library/one-seat", "--set", "path=direct", "--set", "window=150ms", "--seed", "5", "--github", "annotations.txt")

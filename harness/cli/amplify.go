@@ -20,8 +20,6 @@ import (
 	"github.com/overbook/overbook/scenarios"
 )
 
-type harnessScenario = harness.Scenario
-
 // resamples of the bootstrap; more change the interval in the third digit only.
 const resamples = 2000
 

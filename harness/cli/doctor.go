@@ -112,7 +112,7 @@ func (a *app) up(ctx context.Context, f runFlags, todo planned) error {
 	}
 	p := a.progress()
 	defer p.done()
-	conductor, err := a.conductor(f, p, []harnessScenario{todo.scenario})
+	conductor, err := a.conductor(f, p, []planned{todo})
 	if err != nil {
 		return err
 	}

@@ -158,8 +158,8 @@ func (a *app) server(ctx context.Context, id string) (run.Server, error) {
 	return run.Server{Command: []string{program, "sut"}, Mutant: m.ID}, nil
 }
 
-// conductor brings up what the scenarios need.
-func (a *app) conductor(f runFlags, p *progress, chosen []harness.Scenario) (*run.Conductor, error) {
+// conductor brings up what the plans need.
+func (a *app) conductor(f runFlags, p *progress, todo []planned) (*run.Conductor, error) {
 	parts, err := f.parts.options()
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (a *app) conductor(f runFlags, p *progress, chosen []harness.Scenario) (*ru
 	// The first Ctrl-C calls the start off: there is nothing to judge yet.
 	c, err := run.New(a.interrupted, run.Config{
 		Parts: parts, Out: out, Tool: "overbook", Version: version(), Mark: a.mark, Interrupted: a.interrupted, Progress: p.update,
-	}, chosen)
+	}, topologies(todo))
 	if err != nil && a.interrupted.Err() != nil {
 		return nil, environment(errors.New("interrupted before anything was run"), "")
 	}
@@ -182,6 +182,14 @@ func (a *app) conductor(f runFlags, p *progress, chosen []harness.Scenario) (*ru
 		return nil, environment(err, "overbook doctor says what is missing here and how to get it")
 	}
 	return c, nil
+}
+
+func topologies(todo []planned) []harness.Topology {
+	list := make([]harness.Topology, 0, len(todo))
+	for _, t := range todo {
+		list = append(list, t.scenario.Topology(t.plan.Params))
+	}
+	return list
 }
 
 // A campaign is what came of running plans one after the other.
@@ -205,11 +213,7 @@ func (a *app) conduct(ctx context.Context, f runFlags, seed harness.Seed, todo [
 	out = campaign{records: map[string]harness.Record{}, suite: harness.Suite{
 		SchemaVersion: 1, Tool: "overbook", Version: version(), Seed: seed, Started: clock.Wall(), Host: host(), Scenarios: []harness.Result{},
 	}}
-	chosen := make([]harness.Scenario, 0, len(todo))
-	for _, t := range todo {
-		chosen = append(chosen, t.scenario)
-	}
-	c, err := a.conductor(f, p, chosen)
+	c, err := a.conductor(f, p, todo)
 	if err != nil {
 		return out, err
 	}

@@ -60,8 +60,9 @@ type Conductor struct {
 	runs     atomic.Int64
 }
 
-// New brings up the parts that the scenarios need.
-func New(ctx context.Context, c Config, scenarios []harness.Scenario) (*Conductor, error) {
+// New brings up the parts that runs with these topologies need. They depend on
+// the plans' parameters: one server needs no Redis, three do.
+func New(ctx context.Context, c Config, topologies []harness.Topology) (*Conductor, error) {
 	if c.Interrupted == nil {
 		c.Interrupted = context.Background()
 	}
@@ -69,8 +70,7 @@ func New(ctx context.Context, c Config, scenarios []harness.Scenario) (*Conducto
 		c.Progress = func(Progress) {}
 	}
 	c.Parts.Need = provision.Need{Postgres: true}
-	for _, s := range scenarios {
-		t := s.Topology(s.Defaults())
+	for _, t := range topologies {
 		c.Parts.Need.WireMock = c.Parts.Need.WireMock || len(t.Doubles) > 0
 		c.Parts.Need.Redis = c.Parts.Need.Redis || t.Redis
 	}

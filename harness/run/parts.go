@@ -2,8 +2,11 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/overbook/overbook/harness"
 )
 
 // part is one of the parts that all runs of a conductor share.
@@ -25,6 +28,17 @@ func (c *Conductor) shared() []part {
 		list = append(list, part{"redis", p.Done(), p.Died})
 	}
 	return list
+}
+
+// has says whether everything that a topology needs was brought up.
+func (c *Conductor) has(t harness.Topology) error {
+	switch {
+	case c.parts.WireMock == nil && len(t.Doubles) > 0:
+		return errors.New("it needs WireMock, which was not brought up")
+	case c.parts.Redis == nil && t.Redis:
+		return errors.New("it needs Redis, which was not brought up")
+	}
+	return nil
 }
 
 // death tells which shared part has died and how; nil when all are well.

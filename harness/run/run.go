@@ -76,6 +76,9 @@ func (c *Conductor) session(s harness.Scenario, plan harness.Plan, server Server
 		c: c, id: c.newID(), scenario: s, plan: plan, topology: s.Topology(plan.Params), command: server.Command,
 		rec: newRecorder(clock.New()), started: wall(), phases: map[string]float64{}, upstreams: map[string]*double{},
 	}
+	if err := c.has(run.topology); err != nil {
+		return nil, fmt.Errorf("run %s: %w", s.Name, err)
+	}
 	var err error
 	run.dir, err = rundir.Create(c.config.Out, s.Name, run.started, plan.Seed)
 	return run, err
