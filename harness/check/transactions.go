@@ -26,7 +26,7 @@ const (
 // but does not prove it.
 func NoOpenTransaction(id, upstream string) harness.Check {
 	const doc = "no transaction is open in a server session while that server waits for an upstream call"
-	return harness.Check{ID: id, Doc: doc, Judge: func(rec harness.Record) harness.Verdict {
+	return harness.Check{ID: id, Doc: doc, Rule: "harness/check/transactions.go", Judge: func(rec harness.Record) harness.Verdict {
 		judged := 0
 		var wrong []harness.Evidence
 		doubt := ""

@@ -37,7 +37,7 @@ const outsider = "outsider"
 // rowsMatchUpstream joins our SUCCEEDED rows with the double's own charges.
 func rowsMatchUpstream() harness.Check {
 	const doc = "each SUCCEEDED has its upstream charge and each upstream charge its SUCCEEDED"
-	return check.Func(check.Rule{ID: "L-I3.charges", Doc: doc, NeedsSettled: true, Judge: func(rec harness.Record) harness.Verdict {
+	return check.Func(check.Rule{ID: "L-I3.charges", Doc: doc, Rule: "scenarios/library/checks.go", NeedsSettled: true, Judge: func(rec harness.Record) harness.Verdict {
 		intents, ok := rec.Find("table:library_reservation_intents")
 		charges, ok2 := rec.Find("ledger:pyxis")
 		if !ok || !ok2 {

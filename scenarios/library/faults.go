@@ -185,7 +185,11 @@ func driveCrash(ctx context.Context, env harness.Env, at harness.Moment, swallow
 	}
 	heal()
 	asMeant := call.Status == http.StatusCreated && !swallow || call.Forwarded == 0 && swallow
-	env.Witness("killed_at_moment", 1, count(asMeant), fmt.Sprintf("%s killed at %s of call %d, which pyxis had answered %d (0: not seen)", call.Caller, at, call.Seq, call.Status))
+	seen := "which pyxis never saw"
+	if call.Forwarded != 0 {
+		seen = fmt.Sprintf("which pyxis had answered %d", call.Status)
+	}
+	env.Witness("killed_at_moment", 1, count(asMeant), fmt.Sprintf("%s killed at %s of call %d, %s", call.Caller, at, call.Seq, seen))
 	if err := serverByName(env, call.Caller).Start(ctx); err != nil {
 		return err
 	}
