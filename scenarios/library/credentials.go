@@ -20,6 +20,7 @@ func credentialRejected() harness.Scenario {
 confirms the same seat. The rejected one must end as FAILED_AUTH and must not take the seat away from the others: the
 next of the group goes upstream and wins.`,
 		Sources: []string{"L-I5", "L-I8", "L-M8"},
+		Params:  atLeast(3, faultParams("20")), // one is rejected, and one alone is no race
 		Drive:   driveRejected,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("users")
@@ -28,6 +29,16 @@ next of the group goes upstream and wins.`,
 				states("the rejected one failed as such, the next one won", map[string]int{"FAILED_AUTH": 1, "SUCCEEDED": 1, "FAILED_RACE": n - 2}))
 		},
 	}, nil)
+}
+
+// atLeast raises the least number of users that makes sense.
+func atLeast(users int, params []harness.Param) []harness.Param {
+	for i := range params {
+		if params[i].Name == paramUsers.Name {
+			params[i].Min = users
+		}
+	}
+	return params
 }
 
 // firstIsTold: the one whose credential was rejected hears so.
