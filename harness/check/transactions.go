@@ -16,6 +16,7 @@ const (
 	shortestCall = 60 * time.Millisecond // shorter calls can't be told apart by sampling
 	leastSamples = 3                     // within one call
 	coveredShare = 0.8                   // of the call, idle in one and the same transaction
+	judgedShare  = 0.5                   // of the long calls must have been sampled, else too much went unseen
 	startSlack   = 5 * time.Millisecond  // a sample this soon after the transaction fell idle may not show it yet
 )
 
@@ -27,7 +28,7 @@ const (
 func NoOpenTransaction(id, upstream string) harness.Check {
 	const doc = "no transaction is open in a server session while that server waits for an upstream call"
 	return harness.Check{ID: id, Doc: doc, Rule: "harness/check/transactions.go", Judge: func(rec harness.Record) harness.Verdict {
-		judged := 0
+		long, judged := 0, 0
 		var wrong []harness.Evidence
 		doubt := ""
 		servers := serversOf(rec)
@@ -36,6 +37,7 @@ func NoOpenTransaction(id, upstream string) harness.Check {
 			if c.Upstream != upstream || end-c.Received < shortestCall || stopped(rec.History, c.Caller, c.Received, end) {
 				continue
 			}
+			long++
 			samples := during(rec.Activity, c.Received, end)
 			if len(samples) < leastSamples {
 				continue
@@ -61,6 +63,8 @@ func NoOpenTransaction(id, upstream string) harness.Check {
 			return harness.Undecided(harness.ReasonVacuous, "%s", doubt)
 		case judged == 0:
 			return harness.Undecided(harness.ReasonVacuous, "no upstream call was long enough to sample the database sessions during it")
+		case float64(judged) < judgedShare*float64(long):
+			return harness.Undecided(harness.ReasonVacuous, "only %d of %d upstream calls could be sampled", judged, long)
 		}
 		return harness.Passed("%s: %s sampled", doc, plural(judged, "upstream call"))
 	}}

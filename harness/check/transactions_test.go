@@ -79,6 +79,13 @@ func TestOpenTransactionIsSeen(t *testing.T) {
 				r.Activity[i].At += at(500)
 			}
 		}, "open", harness.Unknown, vacuous, tooFew},
+		{"most calls unseen", func(r *harness.Record) {
+			for i := range 2 {
+				c := r.Upstream[0]
+				c.Seq, c.Received, c.Accepted, c.Answered = 2+i, at(1000), at(1200), at(1200)
+				r.Upstream = append(r.Upstream, c)
+			}
+		}, "open", harness.Unknown, vacuous, "only 1 of 3 upstream calls could be sampled"},
 		{"no call", func(r *harness.Record) { r.Upstream = nil }, "open", harness.Unknown, vacuous, tooFew},
 		{"another upstream's call", func(r *harness.Record) { r.Upstream[0].Upstream = "mail" }, "open", harness.Unknown, vacuous, tooFew},
 		{"call too short", func(r *harness.Record) { r.Upstream[0].Received = at(160) }, "open", harness.Unknown, vacuous, tooFew},

@@ -92,9 +92,14 @@ func with(p harness.Param, value string) harness.Param {
 	return p
 }
 
-// commonParams are those of a burst on the library.
+// commonParams are those of a burst on the library, on either path.
 func commonParams(more ...harness.Param) []harness.Param {
 	return append([]harness.Param{paramUsers, paramReplicas, paramPath, paramLatency, paramSigma, paramWindow}, more...)
+}
+
+// intentParams are those of a burst whose checks are about the intent path.
+func intentParams(more ...harness.Param) []harness.Param {
+	return append([]harness.Param{paramUsers, paramReplicas, paramLatency, paramSigma, paramWindow}, more...)
 }
 
 // topology is the usual one: replicas of the library server and the pyxis double.

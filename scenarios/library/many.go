@@ -18,7 +18,7 @@ func manySeats() harness.Scenario {
 		Doc:      `The users are dealt evenly to the seats and confirm at one barrier. What happens on one seat must not touch another: each seat gets one reserve POST and one winner.`,
 		Sources:  []string{"L-I3", "L-I5", "L-I8"},
 		Tags:     []string{"race"},
-		Params:   commonParams(seats),
+		Params:   intentParams(seats),
 		Topology: func(p harness.Params) harness.Topology { return topology(p, nil) },
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			if p.Int("users") < p.Int("seats") {

@@ -20,7 +20,7 @@ reserve call is still unanswered, each further wave after the one before was ans
 see the later waves; the suppression across ticks must close them without another POST.`,
 		Sources: []string{"L-I5", "L-I8", "L-M2"},
 		Tags:    []string{"race"},
-		Params:  commonParams(waves, harness.Param{Name: "tick", Kind: harness.DurationParam, Default: "20ms", Doc: "the worker's tick"}),
+		Params:  intentParams(waves, harness.Param{Name: "tick", Kind: harness.DurationParam, Default: "20ms", Doc: "the worker's tick"}),
 		Topology: func(p harness.Params) harness.Topology {
 			return topology(p, map[string]string{"LIBRARY_WAKE": "tick", "LIBRARY_TICK": p.Text("tick")})
 		},
