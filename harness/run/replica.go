@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/proc"
 )
 
@@ -121,8 +126,13 @@ func (r *replica) awaitExit(ctx context.Context, p *proc.Process) error {
 
 var signals = map[string]syscall.Signal{"STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}
 
-// Signal sends a signal by its short name, without waiting for anything.
-func (r *replica) Signal(_ context.Context, name string) error {
+// haltDeadline bounds the wait for a stopped process to be seen as such.
+const haltDeadline = 5 * time.Second
+
+// Signal sends a signal by its short name. It does not wait for what the
+// process makes of it, except that after STOP the process is really stopped:
+// what a scenario does next is done to a server that does nothing.
+func (r *replica) Signal(ctx context.Context, name string) error {
 	sig, ok := signals[name]
 	if !ok {
 		return fmt.Errorf("signal %s: unknown name %q", r.name, name)
@@ -138,12 +148,33 @@ func (r *replica) Signal(_ context.Context, name string) error {
 	switch sig {
 	case syscall.SIGSTOP:
 		r.stopped = true
+		return r.awaitStopped(ctx)
 	case syscall.SIGCONT:
 		r.stopped = false
 	default: // TERM and KILL
 		r.asked = true
 	}
 	return nil
+}
+
+// awaitStopped asks the kernel, where it can be asked, until the process is in
+// the state T.
+func (r *replica) awaitStopped(ctx context.Context) error {
+	if runtime.GOOS != "linux" {
+		return nil // the signal was accepted, no more can be asked
+	}
+	stat := fmt.Sprintf("/proc/%d/stat", r.process.PID())
+	return clock.Await(ctx, r.name+" is stopped", haltDeadline, time.Millisecond, func(context.Context) (bool, string, error) {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			return false, "", err
+		}
+		state := ""
+		if _, rest, ok := strings.Cut(string(text), ") "); ok && rest != "" { // after the command in brackets
+			state = rest[:1]
+		}
+		return state == "T", "state " + state, nil
+	})
 }
 
 // resume continues a server that is still stopped.

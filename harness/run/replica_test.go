@@ -1,7 +1,10 @@
 package run
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -95,5 +98,33 @@ func TestLostAnswers(t *testing.T) {
 	two := []harness.UpstreamCall{call(0, "", "EOF", ""), call(0, "", "EOF", "")}
 	if got := lostAnswers(two); !strings.HasSuffix(got, "call 4: EOF (and 1 more)") {
 		t.Error(got)
+	}
+}
+
+// After STOP the process is stopped, not about to be; one that can't be
+// stopped any more is an error.
+func TestStopIsWaitedFor(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the state of a process is asked of /proc")
+	}
+	r := scripted(t, "")
+	if err := r.Signal(t.Context(), "STOP"); err != nil {
+		t.Fatal(err)
+	}
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", r.process.PID()))
+	if err != nil || !strings.Contains(string(stat), ") T ") {
+		t.Errorf("after STOP the kernel says %q (%v), want state T", stat, err)
+	}
+	if r.listening() {
+		t.Error("a stopped server counts as listening")
+	}
+	if err := r.Signal(t.Context(), "CONT"); err != nil || !r.listening() {
+		t.Errorf("after CONT: %v, listening %v", err, r.listening())
+	}
+	if err := r.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Signal(t.Context(), "STOP"); err == nil {
+		t.Error("a server that is not running was stopped")
 	}
 }
