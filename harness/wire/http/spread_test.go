@@ -114,7 +114,24 @@ func spreadContestants() []contestant {
 			all = append(all, contestant{tool.name + " " + strings.Join(tool.args, " "), 0, runTool(path, tool.path, tool.args)})
 		}
 	}
+	if path, err := exec.LookPath("vegeta"); err == nil && *spreadTools {
+		all = append(all, contestant{"vegeta attack -rate=0 -max-workers=100 -duration=1s", 0, runVegeta(path)})
+	}
 	return all
+}
+
+// runVegeta lets a hundred workers send as fast as they can for a second;
+// only the first requests are a burst. It takes its target from standard input.
+func runVegeta(path string) func(*testing.T, *spreadChild) {
+	return func(t *testing.T, s *spreadChild) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), path, "attack", "-rate=0", "-max-workers=100", "-workers=100", "-connections=100",
+			"-duration=1s", "-output="+os.DevNull)
+		cmd.Stdin = strings.NewReader("GET " + s.url + "/first\n")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", path, err, out)
+		}
+	}
 }
 
 func runBurst(kind harness.Technique, noRing string) func(*testing.T, *spreadChild) {
