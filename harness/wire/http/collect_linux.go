@@ -57,6 +57,11 @@ func (bu *burst) hush() {
 		return
 	}
 	d := min(time.Duration(len(bu.racers))*hushFor, hushMost)
+	for _, l := range bu.lines {
+		if !l.cn.stamped {
+			return // the wait would go into the answers' times
+		}
+	}
 	for _, ra := range bu.racers {
 		d = min(d, ra.timeout/10)
 	}

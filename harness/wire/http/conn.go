@@ -42,6 +42,8 @@ type conn struct {
 	tls   *tls.Conn // nil for plain text
 	out   []byte    // written after detach, not in the kernel yet
 	once  sync.Once
+
+	stamped bool // after detach: the kernel stamps what comes
 }
 
 // dial connects to the target and agrees on proto by ALPN where TLS is spoken.

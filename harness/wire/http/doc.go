@@ -29,7 +29,8 @@
 // had to wait for room, or the kernel does not stamp) it is the instant after
 // the system call that took it, an upper bound: with io_uring one call takes
 // all of them. Spread is from the release to the last Sent. Answered is when
-// the last byte was read.
+// the last byte reached our kernel, where it stamps and the connection carries
+// one request; else when it was read.
 //
 // MaxInFlight counts a request from its Sent until its answer reached our
 // kernel. With HTTP/2 the kernel cannot tell the answers of one connection

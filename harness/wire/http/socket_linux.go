@@ -35,7 +35,7 @@ func (cn *conn) detach() (int, error) {
 	if dupErr != nil {
 		return -1, dupErr
 	}
-	askForStamps(fd)
+	cn.stamped = askForStamps(fd)
 	cn.sock = &fdSocket{fd: fd}
 	_ = cn.inner.Close() // the duplicate keeps the connection open
 	return fd, nil

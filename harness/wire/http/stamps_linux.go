@@ -47,10 +47,10 @@ func (tr translation) within(s wallStamp, lo, hi time.Duration) (time.Duration, 
 	return at, s != 0 && at >= lo && at <= hi
 }
 
-// askForStamps cannot go wrong in a way that matters: without stamps the
+// askForStamps says whether the kernel stamps this socket. Without stamps the
 // bounds that we know ourselves are used.
-func askForStamps(fd int) {
-	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stampFlags)
+func askForStamps(fd int) bool {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPING, stampFlags) == nil
 }
 
 // sendStamp gives the kernel's note on the first thing that was sent since
