@@ -76,7 +76,43 @@ func TestHelp(t *testing.T) {
 type server struct {
 	url    string // "" when it ended before it was ready
 	code   chan int
-	stderr *bytes.Buffer
+	stderr *logs
+}
+
+// logs is what a running server writes to standard error.
+type logs struct {
+	mu    sync.Mutex
+	text  bytes.Buffer
+	wrote chan struct{} // holds one: what matters is that there is something new
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.wrote <- struct{}{}:
+	default:
+	}
+	return l.text.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// says waits until the text was logged.
+func (l *logs) says(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	for !strings.Contains(l.String(), text) {
+		select {
+		case <-l.wrote:
+		case <-deadline:
+			t.Fatalf("the server does not say %q:\n%s", text, l)
+		}
+	}
 }
 
 func start(t *testing.T, ctx context.Context, env ...string) *server { //nolint:revive // the context is the server's life
@@ -87,7 +123,7 @@ func start(t *testing.T, ctx context.Context, env ...string) *server { //nolint:
 	if code := sut.Run(t.Context(), []string{"migrate", "--design", "library"}, env, io.Discard, &stderr); code != 0 {
 		t.Fatalf("migrate: exit code %d\n%s", code, &stderr)
 	}
-	s := &server{code: make(chan int, 1), stderr: &bytes.Buffer{}}
+	s := &server{code: make(chan int, 1), stderr: &logs{wrote: make(chan struct{}, 1)}}
 	out, in := io.Pipe()
 	go func() {
 		s.code <- sut.Run(ctx, []string{"--design", "library"}, env, in, s.stderr)
@@ -162,7 +198,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // two signals at once are one
+		s.stderr.says(t, "stopping") // the first was heard: two signals at once are one
 	}
 	began := time.Now()
 	if code := s.ended(t); code != 1 || time.Since(began) > 10*time.Second {
