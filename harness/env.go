@@ -29,9 +29,16 @@ type Env interface {
 	// became of each request is in its operation, in the order of the requests.
 	Burst(ctx context.Context, b Burst) (BurstReport, []Operation, error)
 
+	// Inject puts a fault in place, on whatever wire its moment is. A fault
+	// that is none, or on a wire that the topology lacks, is a mistake of the
+	// scenario and panics. What is left at the end of Drive is healed.
+	Inject(f Fault) Injected
+
 	Servers() []Server
 	Upstream(name string) Upstream
 	Redis() Cuttable
+	Postgres() PostgresWire // of a topology with PostgresWire
+	Pair() Pair             // of a topology with a pair of clusters
 	Database() Database
 
 	// Advance moves the server's clock (reference server's test mode).
@@ -72,15 +79,6 @@ type Upstream interface {
 	Ledger(ctx context.Context) (json.RawMessage, error)
 }
 
-// A Moment is a named instant in the life of an upstream call.
-type Moment string
-
-// The moments of an upstream call.
-const (
-	MomentReceived Moment = "upstream-received" // the server's request is here, not forwarded yet
-	MomentAccepted Moment = "upstream-accepted" // the upstream has done its work and answered; the answer is not forwarded yet
-)
-
 // An UpstreamFault is something done to upstream calls at a moment.
 type UpstreamFault struct {
 	Name   string
@@ -109,4 +107,31 @@ type Cuttable interface {
 type Database interface {
 	Query(ctx context.Context, sql string, args ...any) ([]Row, error)
 	Exec(ctx context.Context, sql string, args ...any) (affected int64, err error)
+
+	// Session opens a connection that keeps its state: for holding locks.
+	Session(ctx context.Context) (DatabaseSession, error)
+}
+
+// A DatabaseSession is one connection to the scenario's database. Ending it
+// rolls back what it left open. It is ended with the drive at the latest.
+type DatabaseSession interface {
+	PID() int // backend
+	Query(ctx context.Context, sql string, args ...any) ([]Row, error)
+	Exec(ctx context.Context, sql string, args ...any) (affected int64, err error)
+	End() error
+}
+
+// A Pair is two Postgres clusters of which the standby streams from the
+// primary. The servers reach the primary through the Postgres wire.
+type Pair interface {
+	// KillPrimary sends SIGKILL to every process of the primary.
+	KillPrimary(ctx context.Context) error
+
+	// Promote makes the standby the primary; from then on the wire and
+	// Database lead to it.
+	Promote(ctx context.Context) error
+
+	// StartOld starts the killed primary again, fenced: as a standby, which
+	// takes no writes. The database reaches it directly, not through the wire.
+	StartOld(ctx context.Context) (Database, error)
 }

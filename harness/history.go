@@ -98,6 +98,7 @@ type Record struct {
 	Plan     Plan
 	History  History
 	Upstream []UpstreamCall
+	Postgres []Unit // what went over the Postgres wire; nil when it was not in the path
 	Counts   []UpstreamCount
 	Rows     map[string]Rows
 	Activity []ActivitySample

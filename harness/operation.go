@@ -43,8 +43,19 @@ type Request struct {
 	Header  map[string]string `json:"header,omitempty"`  // beside the ones the wire adds (Host, X-Overbook-Op, traceparent)
 	Body    json.RawMessage   `json:"body,omitempty"`    // sent as application/json when not empty
 	Timeout time.Duration     `json:"timeout,omitempty"` // from the release or send; 0 takes the run's default
+	Lose    Lose              `json:"lose,omitempty"`    // the client goes away; not in bursts
 	_       struct{}
 }
+
+// Lose says when a client goes away without its answer.
+type Lose string
+
+// The instants at which a client can go away.
+const (
+	LoseNothing   Lose = ""
+	LoseAfterSend Lose = "after-send" // the whole request is sent and acknowledged
+	LoseAnswer    Lose = "answer"     // the first byte of the answer is here; it is not read
+)
 
 // An Operation is one call by one process, with everything a checker may ask of it.
 // The stamps are offsets from the run's epoch on one monotonic clock. Zero

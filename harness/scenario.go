@@ -63,8 +63,21 @@ type Topology struct {
 	Doubles  []Double          // upstream systems
 	Server   map[string]string // the server's environment, beside addresses and URLs
 	Delayed  []int             // replicas (from 0) that Drive starts itself, later
-	_        struct{}
+
+	PostgresWire bool         // the servers reach Postgres through our proxy
+	Clusters     ClusterKinds // "" for the cluster that all runs share
+	_            struct{}
 }
+
+// ClusterKinds says on which Postgres a scenario runs.
+type ClusterKinds string
+
+// A pair is two clusters of the run's own, with durability on; it has the Postgres wire.
+const (
+	SharedCluster ClusterKinds = ""
+	SyncPair      ClusterKinds = "sync-pair"  // a commit waits for the standby
+	AsyncPair     ClusterKinds = "async-pair" // a commit does not
+)
 
 // A Double is our stand-in for an upstream system: WireMock mappings that
 // everybody calls, and the stateful handler that they proxy to.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +23,12 @@ const observer = "overbook"
 const rowLimit = 50_000
 
 // database is the scenario's database seen from outside. It implements [harness.Database].
-type database struct{ pool *pgxpool.Pool }
+type database struct {
+	pool *pgxpool.Pool
+
+	mu       sync.Mutex
+	sessions []*databaseSession // ended with the drive at the latest
+}
 
 func openDatabase(ctx context.Context, url string) (*database, error) {
 	config, err := pgxpool.ParseConfig(url)
@@ -36,14 +42,23 @@ func openDatabase(ctx context.Context, url string) (*database, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the scenario's database: %w", err)
 	}
-	return &database{pool}, nil
+	return &database{pool: pool}, nil
 }
 
 // Query gives the rows with their values as JSON has them: numbers, strings,
 // booleans, nil. So a row read back from a stored run is the same.
 func (d *database) Query(ctx context.Context, sql string, args ...any) ([]harness.Row, error) {
+	return queryRows(ctx, d.pool, sql, args...)
+}
+
+// querier is a pool or one connection.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func queryRows(ctx context.Context, q querier, sql string, args ...any) ([]harness.Row, error) {
 	sql = strings.TrimRight(strings.TrimSpace(sql), ";")
-	rows, err := d.pool.Query(ctx, "select to_jsonb(overbook_row) from (\n"+sql+"\n) overbook_row", args...)
+	rows, err := q.Query(ctx, "select to_jsonb(overbook_row) from (\n"+sql+"\n) overbook_row", args...)
 	if err != nil {
 		return nil, err
 	}
@@ -65,6 +80,50 @@ func (d *database) Query(ctx context.Context, sql string, args ...any) ([]harnes
 func (d *database) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	tag, err := d.pool.Exec(ctx, sql, args...)
 	return tag.RowsAffected(), err
+}
+
+// databaseSession is one connection of our own. It implements [harness.DatabaseSession].
+type databaseSession struct{ conn *pgx.Conn }
+
+// Session is of [harness.Database]. It does not come out of the pool: a
+// scenario may hold more of them than that has.
+func (d *database) Session(ctx context.Context) (harness.DatabaseSession, error) {
+	conn, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
+	if err != nil {
+		return nil, fmt.Errorf("open a session of our own: %w", err)
+	}
+	s := &databaseSession{conn}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sessions = append(d.sessions, s)
+	return s, nil
+}
+
+// endSessions ends what scenarios left open: their locks must not outlive the drive.
+func (d *database) endSessions() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.sessions {
+		_ = s.End() // its connection is gone either way
+	}
+	d.sessions = nil
+}
+
+func (s *databaseSession) PID() int { return int(s.conn.PgConn().PID()) }
+
+func (s *databaseSession) Query(ctx context.Context, sql string, args ...any) ([]harness.Row, error) {
+	return queryRows(ctx, s.conn, sql, args...)
+}
+
+func (s *databaseSession) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
+	tag, err := s.conn.Exec(ctx, sql, args...)
+	return tag.RowsAffected(), err
+}
+
+func (s *databaseSession) End() error {
+	ctx, cancel := context.WithTimeout(context.Background(), adminDeadline)
+	defer cancel()
+	return s.conn.Close(ctx)
 }
 
 // samplePause is the time between two looks at pg_stat_activity.

@@ -174,6 +174,7 @@ func (s *session) heal(ctx context.Context) {
 	for _, d := range s.upstreams {
 		d.heal()
 	}
+	s.db.endSessions()
 	for _, r := range s.servers {
 		if err := r.resume(ctx); err != nil {
 			s.rec.troubled(harness.ReasonEnvironment, "heal: %s", err)

@@ -1,0 +1,5 @@
+//go:build deps
+
+package main
+
+import _ "github.com/anishathalye/porcupine"
