@@ -37,6 +37,7 @@ func (o *Outcome) UnmarshalText(b []byte) error { return unmarshalName(outcomeNa
 type Request struct {
 	Kind    string            `json:"kind"`              // what it is to the scenario: "prepare", "confirm"
 	Process int               `json:"process"`           // the client that makes it; a client never overlaps itself
+	Caller  string            `json:"caller,omitempty"`  // who the client is to the server: "member-7"; for checks, not sent
 	Server  string            `json:"server,omitempty"`  // replica it goes to, "" for spreading over all in order
 	Method  string            `json:"method"`            // GET, POST, ...
 	Path    string            `json:"path"`              // absolute path with query
@@ -64,6 +65,8 @@ type Operation struct {
 	ID       string            `json:"id"`               // unique in the run; travels as X-Overbook-Op
 	Process  int               `json:"process"`          // client
 	Kind     string            `json:"kind"`             // the scenario's word
+	Caller   string            `json:"caller,omitempty"` // as in the request
+	Key      string            `json:"key,omitempty"`    // Idempotency-Key that was sent
 	Burst    string            `json:"burst,omitempty"`  // the burst it was part of
 	Server   string            `json:"server,omitempty"` // replica it went to
 	Method   string            `json:"method"`

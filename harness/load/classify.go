@@ -26,6 +26,7 @@ const (
 	ClassRefused   Class = "refused"          // nobody listens
 	ClassReset     Class = "reset"            // the other side reset the connection
 	ClassClosed    Class = "closed"           // the other side closed the connection
+	ClassLost      Class = "client-gone"      // the client went away on purpose
 	ClassAnswer    Class = "bad-answer"       // what came is not a well-formed answer
 	ClassOther     Class = "error"            // anything else
 )

@@ -47,6 +47,13 @@ func Read(dir string) (harness.Record, harness.Result, error) {
 	if factsErr := readJSON(dir, "record.json", &f); factsErr != nil {
 		err = errors.Join(err, factsErr)
 	} else {
+		if _, wire := f.Lines["postgres.jsonl"]; wire {
+			rec.Postgres = []harness.Unit{}
+			err = errors.Join(err, readLines(dir, "postgres.jsonl", lines, func(u harness.Unit) error {
+				rec.Postgres = append(rec.Postgres, u)
+				return nil
+			}))
+		}
 		err = errors.Join(err, compareLines(lines, f.Lines))
 	}
 	rec.Counts, rec.Witness, rec.Measured, rec.Trouble = f.Counts, f.Witness, f.Measured, f.Trouble
@@ -101,11 +108,15 @@ func (l line) addTo(h *harness.History) error {
 // compareLines notices files that were cut between two lines.
 func compareLines(got, want map[string]int) error {
 	var errs []error
-	for _, name := range []string{"history.jsonl", "upstream.jsonl", "rows.jsonl", "activity.jsonl"} {
+	for _, name := range []string{"history.jsonl", "upstream.jsonl", "rows.jsonl", "activity.jsonl", "postgres.jsonl"} {
 		n, read := got[name]
-		if w, ok := want[name]; !ok {
+		w, ok := want[name]
+		if !ok && name == "postgres.jsonl" {
+			continue // the Postgres wire was not in the path
+		}
+		if !ok {
 			errs = append(errs, fmt.Errorf("record.json: does not say how many lines %s has", name))
-		} else if read && n != w {
+		} else if read && n != w { // a file that can not be read is an error of its own
 			errs = append(errs, fmt.Errorf("%s: %d lines, %d were written", name, n, w))
 		}
 	}

@@ -6,6 +6,7 @@
 //	  plan.json       every choice of the run
 //	  history.jsonl   operations, events and bursts, one JSON document a line
 //	  upstream.jsonl  the ledger
+//	  postgres.jsonl  what went over the Postgres wire, where there was one
 //	  rows.jsonl      named queries and their rows, read after settling
 //	  activity.jsonl  samples of database sessions
 //	  record.json     counts, witnesses, measurements, trouble
@@ -107,6 +108,9 @@ func (d *Dir) Commit(rec harness.Record, res harness.Result, extra map[string][]
 	}
 	w.lines("rows.jsonl", rows)
 	w.lines("activity.jsonl", anySlice(rec.Activity))
+	if rec.Postgres != nil {
+		w.lines("postgres.jsonl", anySlice(rec.Postgres))
+	}
 	w.json("record.json", facts{rec.Counts, rec.Witness, rec.Measured, rec.Trouble, w.counted})
 	w.json("result.json", res)
 	for name, content := range extra {

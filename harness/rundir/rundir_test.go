@@ -43,6 +43,10 @@ func record() harness.Record {
 			Seq: 1, Upstream: "desk", Caller: "sut-1", Method: "POST", Path: "/book", Query: "q=1", Op: "op-1", TraceID: "t",
 			Request: "{}", Status: 201, Response: "[]", Received: 1, Forwarded: 2, Accepted: 3, Answered: 4, Fault: "f", Err: "e",
 		}},
+		Postgres: []harness.Unit{{
+			Seq: 1, Session: 2, Server: "sut-1", PID: 77, Statements: []harness.Statement{{SQL: "select $1", Params: []string{"NULL"}, Tag: "SELECT 1", Code: "40001", Text: "t"}},
+			Op: "op-1", Tx: 3, Before: "I", After: "T", Committed: true, Arrived: 1, Forwarded: 2, Answered: 3, Delivered: 4, Fault: "f", Err: "e",
+		}},
 		Counts: []harness.UpstreamCount{{Upstream: "desk", Method: "POST", Path: "/book", Ledger: 1, WireMock: -1, Error: "gone"}, {Upstream: "desk", Method: "POST", Path: "/book", Key: "101", Ledger: 1, WireMock: 1}},
 		Rows: map[string]harness.Rows{
 			"I1":      {Query: "I1", SQL: "-- rule\nselect 1 where 1 < 2\n", Rows: []harness.Row{{"n": 1.5, "s": "x", "b": true, "z": nil, "l": []any{1.0, "a"}}}},
@@ -130,7 +134,7 @@ func TestLayout(t *testing.T) {
 	if err := d.Commit(record(), result(), nil); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"activity.jsonl", "history.jsonl", "logs", "plan.json", "record.json", "result.json", "rows.jsonl", "upstream.jsonl"}
+	want := []string{"activity.jsonl", "history.jsonl", "logs", "plan.json", "postgres.jsonl", "record.json", "result.json", "rows.jsonl", "upstream.jsonl"}
 	if d := cmp.Diff(want, names(t, d.Final())); d != "" {
 		t.Error(d)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -48,6 +49,13 @@ func New(c Config) *Client {
 // so that connecting counts as response time; Sent is when the whole request
 // was in the kernel.
 func (c *Client) Do(ctx context.Context, baseURL string, r harness.Request) harness.Operation {
+	return c.DoUntil(ctx, baseURL, r, nil)
+}
+
+// DoUntil makes one call as [Client.Do] does. When the first byte of the
+// answer is here, atAnswer is called once, if it is not nil, with the operation
+// as it then stands; the answer is then not read, and the connection is reset.
+func (c *Client) DoUntil(ctx context.Context, baseURL string, r harness.Request, atAnswer func(context.Context, harness.Operation)) harness.Operation {
 	ra := c.newRacer(baseURL, "", 0, r)
 	ra.op.Intended = c.cfg.Clock.Now()
 	if ra.err != nil {
@@ -55,12 +63,12 @@ func (c *Client) Do(ctx context.Context, baseURL string, r harness.Request) harn
 	}
 	ctx, cancel := context.WithTimeout(ctx, ra.timeout)
 	defer cancel()
-	ra.fail(c.exchange(ctx, ra))
+	ra.fail(c.exchange(ctx, ra, atAnswer))
 	return ra.operation()
 }
 
 // exchange carries one call from dial to last byte and stamps it.
-func (c *Client) exchange(ctx context.Context, ra *racer) error {
+func (c *Client) exchange(ctx context.Context, ra *racer, atAnswer func(context.Context, harness.Operation)) error {
 	cn, err := c.dial(ctx, ra.target, "http/1.1")
 	if err != nil {
 		return err
@@ -75,6 +83,9 @@ func (c *Client) exchange(ctx context.Context, ra *racer) error {
 		return causeOf(ctx, fmt.Errorf("send request: %w", err))
 	}
 	ra.sent = c.cfg.Clock.Now()
+	if atAnswer != nil || ra.req.Lose != harness.LoseNothing {
+		return c.lose(ctx, cn, ra, atAnswer)
+	}
 	p := newParser(ra.op.Method)
 	buf := make([]byte, readSize)
 	for {
@@ -91,6 +102,26 @@ func (c *Client) exchange(ctx context.Context, ra *racer) error {
 			return nil
 		}
 	}
+}
+
+// lose goes away without the answer. Right after the request it is with a FIN,
+// as a reset could overtake the request in the server; when the first byte of
+// the answer is here with a reset, so that nobody takes the rest.
+func (c *Client) lose(ctx context.Context, cn *conn, ra *racer, atAnswer func(context.Context, harness.Operation)) error {
+	if atAnswer == nil && ra.req.Lose == harness.LoseAfterSend {
+		return load.Errorf(load.ClassLost, "the client went away after its request, as the scenario wants it")
+	}
+	if _, err := cn.app().Read(make([]byte, 1)); err != nil {
+		return causeOf(ctx, fmt.Errorf("wait for the answer that is to be lost: %w", err))
+	}
+	if atAnswer != nil {
+		ra.op.Sent = ra.sent
+		atAnswer(ctx, ra.op)
+	}
+	if tcp, ok := cn.inner.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // the close then sends a reset
+	}
+	return load.Errorf(load.ClassLost, "the client went away when its answer came, as the scenario wants it")
 }
 
 // causeOf puts the reason for which the context ended in the place of the

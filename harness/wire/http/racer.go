@@ -2,6 +2,7 @@ package wirehttp
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -45,6 +46,7 @@ func (c *Client) newRacer(baseURL, burst string, burstTimeout time.Duration, r h
 	}
 	ra.op = harness.Operation{
 		ID: id, Process: r.Process, Kind: r.Kind, Burst: burst, Server: r.Server,
+		Caller: r.Caller, Key: headerOf(r, "Idempotency-Key"),
 		Method: r.Method, Path: r.Path, Input: r.Body,
 	}
 	if ra.target, ra.err = parseTarget(baseURL); ra.err != nil {
@@ -52,6 +54,16 @@ func (c *Client) newRacer(baseURL, burst string, burstTimeout time.Duration, r h
 	}
 	ra.fields, ra.err = fieldsOf(r)
 	return ra
+}
+
+// headerOf gives the request's header by its name, in whatever case it is written.
+func headerOf(r harness.Request, name string) string {
+	for k, v := range r.Header {
+		if strings.EqualFold(k, name) {
+			return v
+		}
+	}
+	return ""
 }
 
 // fail ends the racer with an error; the first one stays.
