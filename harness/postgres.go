@@ -55,7 +55,7 @@ type Transaction struct {
 	Open     time.Duration // it is certainly open from here on: the answer to what began it came
 	Closing  time.Duration // until here: what ended it was handed to Postgres; 0 while it is open at the end of the record
 	Ended    time.Duration // its end was answered, or its connection ended
-	Outcome  string        // "commit", "rollback", "lost" (connection ended or the answer to COMMIT never came), "" while open
+	Outcome  string        // "commit", "rollback", "lost" (its connection ended before Postgres answered), "" while open
 	Implicit bool          // one unit, without BEGIN
 	_        struct{}
 }
@@ -86,13 +86,13 @@ func (t *Transaction) add(u Unit) {
 		t.Op = u.Op
 	}
 	switch {
-	case u.Err != "":
-		t.Closing, t.Ended, t.Outcome = max(u.Forwarded, u.Arrived), max(u.Answered, u.Forwarded, u.Arrived), "lost"
-	case u.After == "I":
+	case u.After == "I": // Postgres' answer was read, whether or not it was delivered
 		t.Closing, t.Ended, t.Outcome = u.Forwarded, u.Answered, "rollback"
 		if u.Committed {
 			t.Outcome = "commit"
 		}
+	case u.Err != "":
+		t.Closing, t.Ended, t.Outcome = max(u.Forwarded, u.Arrived), max(u.Answered, u.Forwarded, u.Arrived), "lost"
 	}
 	t.Implicit = len(t.Units) == 1 && u.Before == "I" && u.After == "I"
 }
