@@ -25,7 +25,7 @@ func RequestID(ctx context.Context) string {
 func Wrap(mux *http.ServeMux, log *slog.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
-		if !opID.MatchString(id) {
+		if !visible.MatchString(id) {
 			id = uuid.NewString()
 		}
 		w.Header().Set("X-Request-Id", id)

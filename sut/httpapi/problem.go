@@ -62,6 +62,27 @@ var (
 		Detail: "send Authorization: Bearer student-<n>",
 		Header: http.Header{"Www-Authenticate": {"Bearer"}},
 	}
+	TokenExpired = &Problem{
+		Type: "token-expired", Title: "The token has expired", Status: http.StatusUnauthorized,
+		Detail: "sign in again and send the new token",
+		Header: http.Header{"Www-Authenticate": {`Bearer error="invalid_token"`}},
+	}
+	Forbidden = &Problem{
+		Type: "forbidden", Title: "Not yours to do", Status: http.StatusForbidden,
+		Detail: "this call is for callers of another kind",
+	}
+	KeyMissing = &Problem{
+		Type: "key-missing", Title: "The operation has no key", Status: http.StatusBadRequest,
+		Detail: "send one Idempotency-Key header, made before the first attempt and sent again with every retry",
+	}
+	KeyInvalid = &Problem{
+		Type: "key-invalid", Title: "The operation's key is unfit", Status: http.StatusBadRequest,
+		Detail: "send exactly one Idempotency-Key header of 1 to 128 visible ASCII characters without spaces",
+	}
+	UnsupportedMediaType = &Problem{
+		Type: "unsupported-media-type", Title: "The body is not JSON", Status: http.StatusUnsupportedMediaType,
+		Detail: "send the body as application/json",
+	}
 	BadRequest = &Problem{Type: "bad-request", Title: "The request can't be read", Status: http.StatusBadRequest}
 	TooLarge   = &Problem{
 		Type: "too-large", Title: "The body is too large", Status: http.StatusRequestEntityTooLarge,
@@ -86,30 +107,54 @@ var (
 	}
 )
 
-// WriteProblem answers with a problem document.
-func WriteProblem(w http.ResponseWriter, p *Problem) {
+// An Answer is what is sent: built once, so that it can be stored and sent
+// again byte for byte.
+type Answer struct {
+	Status      int
+	ContentType string
+	Body        []byte
+	Header      http.Header // extra header lines
+	Kind        string      // the word it is counted by: "ok", or a problem's type
+}
+
+// KindOK is the kind of an answer that is no problem.
+const KindOK = "ok"
+
+// Answer renders the problem.
+func (p *Problem) Answer() Answer {
 	doc := map[string]any{}
 	maps.Copy(doc, p.Members)
 	doc["type"] = "/problems/" + p.Type
 	doc["title"] = p.Title
 	doc["status"] = p.Status
 	doc["detail"] = p.Detail
-	maps.Copy(w.Header(), p.Header.Clone())
-	write(w, p.Status, "application/problem+json", doc)
+	a := render(p.Status, "application/problem+json", doc)
+	a.Header, a.Kind = p.Header.Clone(), p.Type
+	return a
 }
 
-// WriteJSON answers with v as application/json.
-func WriteJSON(w http.ResponseWriter, status int, v any) {
-	write(w, status, "application/json", v)
-}
+// JSON renders v as application/json.
+func JSON(status int, v any) Answer { return render(status, "application/json", v) }
 
-func write(w http.ResponseWriter, status int, contentType string, v any) {
+func render(status int, contentType string, v any) Answer {
 	body, err := json.Marshal(v)
 	if err != nil { // our own types always marshal; this is for the day they don't
 		status, contentType = http.StatusInternalServerError, "application/problem+json"
 		body = []byte(`{"type":"/problems/internal","title":"A fault of the server","status":500,"detail":"the answer could not be written as JSON"}`)
 	}
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n')) // a client that went away needs no answer
+	return Answer{Status: status, ContentType: contentType, Body: append(body, '\n'), Kind: KindOK}
 }
+
+// Send sends the answer.
+func (a Answer) Send(w http.ResponseWriter) {
+	maps.Copy(w.Header(), a.Header)
+	w.Header().Set("Content-Type", a.ContentType)
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // a client that went away needs no answer
+}
+
+// WriteProblem answers with a problem document.
+func WriteProblem(w http.ResponseWriter, p *Problem) { p.Answer().Send(w) }
+
+// WriteJSON answers with v as application/json.
+func WriteJSON(w http.ResponseWriter, status int, v any) { JSON(status, v).Send(w) }

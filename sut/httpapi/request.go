@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -26,6 +27,19 @@ func Student(r *http.Request) (string, bool) {
 	return token, true
 }
 
+// IdempotencyKey gives the key under which the caller does an operation. The
+// error is made of a [Problem].
+func IdempotencyKey(r *http.Request) (string, error) {
+	keys := r.Header.Values("Idempotency-Key")
+	switch {
+	case len(keys) == 0:
+		return "", KeyMissing.Err()
+	case len(keys) > 1 || !visible.MatchString(keys[0]):
+		return "", KeyInvalid.Err()
+	}
+	return keys[0], nil
+}
+
 // A Cause is what a request says about the operation that made it, to be
 // passed on to whatever the request leads to. Empty when not sent or not fit
 // to be passed on.
@@ -36,7 +50,7 @@ type Cause struct {
 
 var (
 	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
-	opID        = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
+	visible     = regexp.MustCompile(`^[\x21-\x7e]{1,128}$`)
 )
 
 // CauseOf reads a request's cause.
@@ -45,7 +59,7 @@ func CauseOf(r *http.Request) Cause {
 	if v := r.Header.Get("Traceparent"); traceparent.MatchString(v) {
 		c.Traceparent = v
 	}
-	if v := r.Header.Get("X-Overbook-Op"); opID.MatchString(v) {
+	if v := r.Header.Get("X-Overbook-Op"); visible.MatchString(v) {
 		c.Op = v
 	}
 	return c
@@ -59,7 +73,44 @@ func ReadJSON(r *http.Request, v any) error {
 			return BadRequest.With("the body must be application/json, not " + ct).Err()
 		}
 	}
-	dec := json.NewDecoder(r.Body)
+	return decode(r.Body, v)
+}
+
+// ReadBody reads the whole body, which must be application/json unless it is
+// empty. The error is made of a [Problem].
+func ReadBody(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			return nil, TooLarge.Err()
+		}
+		return nil, BadRequest.With("the body ends early").Err()
+	}
+	ct := r.Header.Get("Content-Type")
+	if len(body) == 0 || ct == "" {
+		return body, nil
+	}
+	if media, _, err := mime.ParseMediaType(ct); err != nil || media != "application/json" {
+		return nil, UnsupportedMediaType.Err()
+	}
+	return body, nil
+}
+
+// DecodeObject reads a body into v as [ReadJSON] does; it must be a JSON
+// object. An empty body is an empty object.
+func DecodeObject(body []byte, v any) error {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	if len(trimmed) == 0 {
+		trimmed = []byte("{}")
+	}
+	if trimmed[0] != '{' {
+		return BadRequest.With("the body must be a JSON object").Err()
+	}
+	return decode(bytes.NewReader(trimmed), v)
+}
+
+func decode(body io.Reader, v any) error {
+	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		return bodyProblem(err).Err()
