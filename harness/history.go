@@ -24,6 +24,7 @@ const (
 	EventHeal    EventKind = "heal"    // and taken back
 	EventProcess EventKind = "process" // start, ready, signal, exit
 	EventBurst   EventKind = "burst"   // release
+	EventPoint   EventKind = "point"   // a crash point: the fault, and what came of it
 	EventNote    EventKind = "note"    // whatever the scenario wants remembered
 )
 

@@ -52,6 +52,11 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	}
 	b.WriteString("\n")
 	writeFigures(b, r)
+	if rec, ok := recordOf(o.Records, r); ok {
+		for _, line := range pointLines(rec) {
+			b.WriteString("  " + line + "\n")
+		}
+	}
 	fmt.Fprintf(b, "  replay    %s\n", cmp.Or(oneLine(r.Replay), "not recorded"))
 	fmt.Fprintf(b, "  report    %s\n", cmp.Or(oneLine(r.Report), oneLine(r.RunDir), "not kept"))
 }

@@ -1,7 +1,6 @@
 package reports
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -117,72 +116,6 @@ func interval(op harness.Operation, zero time.Duration) string {
 	default:
 		return offset(op.Sent-zero) + " ... " + offset(op.Answered-zero)
 	}
-}
-
-// A moment is one thing that a wire saw, for an interleaving.
-type moment struct {
-	at   time.Duration
-	text string
-}
-
-// moments is what the upstream wire saw of the operations, in order of time,
-// and what became of the servers meanwhile.
-func moments(rec harness.Record, ids []string) []moment {
-	var seen []moment
-	for _, c := range rec.Upstream {
-		if !slices.Contains(ids, c.Op) {
-			continue
-		}
-		what := oneLine(fmt.Sprintf("%s: %s %s %s by %s", c.Op, c.Upstream, c.Method, c.Path, c.Caller))
-		seen = append(seen, moment{c.Received, what + "  received"})
-		if c.Accepted != 0 {
-			seen = append(seen, moment{c.Accepted, what + fmt.Sprintf("  -> %d", c.Status)})
-		}
-		if c.Fault != "" {
-			seen = append(seen, moment{cmp.Or(c.Accepted, c.Received), what + "  fault: " + oneLine(c.Fault)})
-		}
-	}
-	byTime := func(a, b moment) int { return cmp.Compare(a.at, b.at) }
-	slices.SortStableFunc(seen, byTime)
-	if len(seen) == 0 {
-		return nil
-	}
-	first, last := seen[0].at, seen[len(seen)-1].at
-	for _, e := range rec.History.Events {
-		if e.Kind == harness.EventProcess && e.At > first && e.At < last {
-			seen = append(seen, moment{e.At, "        " + oneLine(e.Text)})
-		}
-	}
-	slices.SortStableFunc(seen, byTime)
-	return seen
-}
-
-// interleavingLines is the order in which a wire saw the operations, or the
-// statement that none did.
-func interleavingLines(rec harness.Record, have bool, ids []string) []string {
-	if len(ids) == 0 {
-		return []string{"interleaving: none to show, the evidence names no operation"}
-	}
-	if !have {
-		return []string{"interleaving: not looked up, the run's record was not given to this report"}
-	}
-	seen := moments(rec, ids)
-	if len(seen) == 0 {
-		return []string{"interleaving: none recorded, no wire saw these operations"}
-	}
-	zero := zeroOfAll(ids, rec)
-	lines := []string{"interleaving, as the upstream wire saw it:"}
-	if zero != 0 {
-		lines[0] = fmt.Sprintf("interleaving, as the upstream wire saw it, from the release at %s of the run:", offset(zero))
-	}
-	for i, m := range seen {
-		if i == operationsShown {
-			lines = append(lines, fmt.Sprintf("  and %d more moments, all in the run directory", len(seen)-i))
-			break
-		}
-		lines = append(lines, fmt.Sprintf("  %14s  %s", offset(m.at-zero), m.text))
-	}
-	return lines
 }
 
 // zeroOfAll is the release of the first burst that one of the operations
