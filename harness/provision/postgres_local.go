@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,24 +26,47 @@ const (
 	portTries     = 5 // another process may take the free port between our look and the server's bind
 )
 
-// localPostgres starts a cluster from local binaries.
-func localPostgres(ctx context.Context, o Options) (*Postgres, error) {
+// An installation is the local PostgreSQL that clusters of ours run on.
+type installation struct {
+	bin    string // directory of postgres and initdb
+	number string // "15.18"
+	cred   *syscall.Credential
+}
+
+func localInstallation(ctx context.Context) (installation, error) {
 	bin, err := PostgresBinaries()
 	if err != nil {
-		return nil, err
+		return installation{}, err
 	}
 	line, err := VersionOf(ctx, filepath.Join(bin, "postgres"), "--version")
 	if err != nil {
-		return nil, &Problem{What: "start PostgreSQL", Where: bin, Err: err, Fix: installFix("postgres")}
+		return installation{}, &Problem{What: "start PostgreSQL", Where: bin, Err: err, Fix: installFix("postgres")}
 	}
 	number, err := versionNumber(line)
 	if err != nil {
-		return nil, &Problem{What: "start PostgreSQL", Where: bin, Err: err}
+		return installation{}, &Problem{What: "start PostgreSQL", Where: bin, Err: err}
 	}
 	cred, err := PostgresUser()
 	if err != nil {
-		return nil, err
+		return installation{}, err
 	}
+	return installation{bin: bin, number: number, cred: cred}, nil
+}
+
+// A cluster is a data directory in a scratch directory of its own, and how
+// the server on it is started.
+type cluster struct {
+	installation
+	options  Options
+	scratch  *scratch
+	name     string   // of the server, in messages: "PostgreSQL"
+	log      string   // name of its log in the work directory
+	mark     string   // cluster_name, which Postgres puts into the title of each of its processes; may be empty
+	settings []string // beyond those that every cluster has: "wal_level=replica"
+}
+
+// newCluster makes the directory, on the disk where commits have to reach it.
+func (i installation) newCluster(o Options, name, log string) (*cluster, error) {
 	base := os.TempDir()
 	if !o.Durable && freeBytes(memoryDir) > memoryMinFree {
 		base = memoryDir
@@ -50,11 +75,81 @@ func localPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{
-		running: running{name: "PostgreSQL", describe: fmt.Sprintf("PostgreSQL %s, local %s, %s", number, bin, durability(o.Durable))},
-		scratch: dir,
+	if i.cred != nil {
+		if err := os.Chown(dir.dir, int(i.cred.Uid), int(i.cred.Gid)); err != nil {
+			return nil, errors.Join(&Problem{What: "hand the data directory to the user that runs Postgres", Where: dir.dir, Err: err}, dir.remove())
+		}
 	}
-	if err := p.boot(ctx, o, bin, number, cred); err != nil {
+	c := &cluster{installation: i, options: o, scratch: dir, name: name, log: log}
+	if len(o.MarkEnv) <= clusterNameLimit {
+		c.mark = o.MarkEnv
+	}
+	return c, nil
+}
+
+const clusterNameLimit = 63 // bytes of cluster_name
+
+func (c *cluster) data() string { return filepath.Join(c.scratch.dir, "data") }
+
+// fill makes the data directory that of a cluster just initialised.
+func (c *cluster) fill(ctx context.Context) error {
+	seed := seed{bin: c.bin, version: c.number, cache: c.options.CacheDir, cred: c.cred, env: childEnv(c.options), progress: c.options.Progress}
+	return seed.unpack(ctx, c.data())
+}
+
+// Ready lines of a server, by what it is.
+var (
+	readyForWrites = regexp.MustCompile(`database system is ready to accept connections`)
+	readyForReads  = regexp.MustCompile(`database system is ready to accept read.only connections`)
+)
+
+// serve starts the server, on the port if it is free or 0, and gives the port
+// that it got.
+func (c *cluster) serve(ctx context.Context, port int, ready *regexp.Regexp) (*proc.Process, int, error) {
+	for try := 1; ; try++ {
+		if port == 0 {
+			var err error
+			if port, err = freePort(ctx); err != nil {
+				return nil, 0, err
+			}
+		}
+		process, err := c.serveOn(ctx, port, ready)
+		if err == nil || !addressTaken(err) || try == portTries {
+			return process, port, err
+		}
+		c.options.Progress(fmt.Sprintf("port %d was taken meanwhile, %s gets another one", port, c.name))
+		port = 0
+	}
+}
+
+func (c *cluster) serveOn(ctx context.Context, port int, ready *regexp.Regexp) (*proc.Process, error) {
+	process, err := proc.Start(ctx, proc.Spec{
+		Name: c.name, Path: filepath.Join(c.bin, "postgres"), Args: c.flags(port),
+		Env: childEnv(c.options), Dir: "/", Log: filepath.Join(c.options.WorkDir, c.log), Credential: c.cred,
+		Ready: ready, ReadyTimeout: startTimeout,
+		StopSignal: syscall.SIGQUIT, DeathSignal: syscall.SIGQUIT, StopGrace: stopGrace,
+	})
+	if err != nil {
+		return nil, &Problem{What: "bring up " + c.name, Where: c.bin, Err: err}
+	}
+	return process, nil
+}
+
+// localPostgres starts a cluster from local binaries.
+func localPostgres(ctx context.Context, o Options) (*Postgres, error) {
+	local, err := localInstallation(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c, err := local.newCluster(o, "PostgreSQL", "postgres.log")
+	if err != nil {
+		return nil, err
+	}
+	p := &Postgres{
+		running: running{name: "PostgreSQL", describe: fmt.Sprintf("PostgreSQL %s, local %s, %s", local.number, local.bin, durability(o.Durable))},
+		scratch: c.scratch,
+	}
+	if err := p.boot(ctx, c); err != nil {
 		return nil, errors.Join(err, p.close(context.WithoutCancel(ctx)))
 	}
 	return p, nil
@@ -68,65 +163,46 @@ func durability(on bool) string {
 }
 
 // boot fills the data directory and starts the server on it.
-func (p *Postgres) boot(ctx context.Context, o Options, bin, number string, cred *syscall.Credential) error {
-	data := filepath.Join(p.scratch.dir, "data")
-	seed := seed{bin: bin, version: number, cache: o.CacheDir, cred: cred, env: childEnv(o), progress: o.Progress}
-	if err := seed.unpack(ctx, data); err != nil {
+func (p *Postgres) boot(ctx context.Context, c *cluster) error {
+	if err := c.fill(ctx); err != nil {
 		return err
 	}
-	if cred != nil {
-		if err := os.Chown(p.scratch.dir, int(cred.Uid), int(cred.Gid)); err != nil {
-			return &Problem{What: "hand the data directory to the user that runs Postgres", Where: p.scratch.dir, Err: err}
-		}
-	}
-	for try := 1; ; try++ {
-		port, err := freePort(ctx)
-		if err != nil {
-			return err
-		}
-		err = p.serve(ctx, o, bin, data, port, cred)
-		if err == nil || !addressTaken(err) || try == portTries {
-			return err
-		}
-		o.Progress(fmt.Sprintf("port %d was taken meanwhile, PostgreSQL gets another one", port))
-	}
-}
-
-func (p *Postgres) serve(ctx context.Context, o Options, bin, data string, port int, cred *syscall.Credential) (err error) {
-	p.adminURL = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
-	p.process, err = proc.Start(ctx, proc.Spec{
-		Name: "PostgreSQL", Path: filepath.Join(bin, "postgres"), Args: postgresFlags(o, data, p.scratch.dir, port),
-		Env: childEnv(o), Dir: "/", Log: filepath.Join(o.WorkDir, "postgres.log"), Credential: cred,
-		Ready:        regexp.MustCompile(`database system is ready to accept connections`),
-		ReadyTimeout: startTimeout,
-		StopSignal:   syscall.SIGQUIT, DeathSignal: syscall.SIGQUIT, StopGrace: stopGrace,
-	})
+	process, port, err := c.serve(ctx, 0, readyForWrites)
 	if err != nil {
-		return &Problem{What: "bring up PostgreSQL", Where: bin, Err: err}
+		return err
 	}
+	p.process, p.adminURL = process, loopbackURL(port, "postgres")
 	if err := p.connect(ctx); err != nil {
-		return errors.Join(&Problem{What: "connect to the PostgreSQL just started", Where: p.adminURL, Err: err}, p.process.Kill())
+		return &Problem{What: "connect to the PostgreSQL just started", Where: p.adminURL, Err: err}
 	}
 	return nil
 }
 
-// postgresFlags are the server's settings. The mark is the cluster's name,
-// which Postgres puts into the title of each of its processes.
-func postgresFlags(o Options, data, sockets string, port int) []string {
+// loopbackURL connects to a database of a cluster of ours as its superuser.
+func loopbackURL(port int, database string) string {
+	u := url.URL{
+		Scheme: "postgres", User: url.User("postgres"), Host: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
+		Path: "/" + database, RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// flags are the server's settings; of one that is given twice the last counts.
+func (c *cluster) flags(port int) []string {
 	settings := []string{
-		"listen_addresses=127.0.0.1", "unix_socket_directories=" + sockets,
+		"listen_addresses=127.0.0.1", "unix_socket_directories=" + c.scratch.dir,
 		"max_connections=" + strconv.Itoa(MaxConnections), "jit=off", "max_wal_size=512MB",
 		"dynamic_shared_memory_type=mmap", // in the data directory, so that it goes with that after a kill
 		"timezone=UTC", "log_timezone=UTC", "log_line_prefix=%m [%p] %a ",
 	}
-	if !o.Durable {
+	if !c.options.Durable {
 		settings = append(settings, "fsync=off", "synchronous_commit=off", "full_page_writes=off")
 	}
-	if mark := o.MarkEnv; mark != "" && len(mark) < 64 {
-		settings = append(settings, "cluster_name="+mark)
+	if c.mark != "" {
+		settings = append(settings, "cluster_name="+c.mark)
 	}
-	args := []string{"-D", data, "-p", strconv.Itoa(port)}
-	for _, s := range settings {
+	args := []string{"-D", c.data(), "-p", strconv.Itoa(port)}
+	for _, s := range slices.Concat(settings, c.settings) {
 		args = append(args, "-c", s)
 	}
 	return args
