@@ -24,11 +24,33 @@ const rowLimit = 50_000
 
 // database is the scenario's database seen from outside. It implements [harness.Database].
 type database struct {
-	pool *pgxpool.Pool
-
 	mu       sync.Mutex
+	pool     *pgxpool.Pool      // of the cluster that is the primary now
 	sessions []*databaseSession // ended with the drive at the latest
 }
+
+// now is the pool to the cluster that is the primary now.
+func (d *database) now() *pgxpool.Pool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pool
+}
+
+// reopen leads to the database elsewhere.
+func (d *database) reopen(ctx context.Context, url string) error {
+	other, err := openDatabase(ctx, url)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	before := d.pool
+	d.pool = other.pool
+	d.mu.Unlock()
+	before.Close()
+	return nil
+}
+
+func (d *database) close() { d.now().Close() }
 
 func openDatabase(ctx context.Context, url string) (*database, error) {
 	config, err := pgxpool.ParseConfig(url)
@@ -48,7 +70,7 @@ func openDatabase(ctx context.Context, url string) (*database, error) {
 // Query gives the rows with their values as JSON has them: numbers, strings,
 // booleans, nil. So a row read back from a stored run is the same.
 func (d *database) Query(ctx context.Context, sql string, args ...any) ([]harness.Row, error) {
-	return queryRows(ctx, d.pool, sql, args...)
+	return queryRows(ctx, d.now(), sql, args...)
 }
 
 // querier is a pool or one connection.
@@ -78,7 +100,7 @@ func queryRows(ctx context.Context, q querier, sql string, args ...any) ([]harne
 }
 
 func (d *database) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	tag, err := d.pool.Exec(ctx, sql, args...)
+	tag, err := d.now().Exec(ctx, sql, args...)
 	return tag.RowsAffected(), err
 }
 
@@ -88,7 +110,7 @@ type databaseSession struct{ conn *pgx.Conn }
 // Session is of [harness.Database]. It does not come out of the pool: a
 // scenario may hold more of them than that has.
 func (d *database) Session(ctx context.Context) (harness.DatabaseSession, error) {
-	conn, err := pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, d.now().Config().ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("open a session of our own: %w", err)
 	}
@@ -139,7 +161,7 @@ where datname = current_database() and state like 'idle in transaction%' and app
 // It has a connection of its own on which the query is prepared before the
 // first call: an upstream call may be over before a new connection is up.
 func (s *session) watchSessions(ctx context.Context) {
-	conn, err := s.db.pool.Acquire(ctx)
+	conn, err := s.db.now().Acquire(ctx)
 	if err == nil {
 		defer conn.Release()
 		_, err = s.sampleSessions(ctx, conn)

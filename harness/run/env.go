@@ -79,11 +79,11 @@ func (s *session) do(ctx context.Context, r harness.Request) harness.Operation {
 	url := s.target(&r)
 	if url == "" {
 		return harness.Operation{
-			ID: s.rec.opID(), Process: r.Process, Kind: r.Kind, Server: r.Server, Method: r.Method, Path: r.Path, Input: r.Body,
+			ID: s.rec.opID(), Process: r.Process, Caller: r.Caller, Kind: r.Kind, Server: r.Server, Method: r.Method, Path: r.Path, Input: r.Body,
 			Intended: s.rec.clock.Now(), Outcome: harness.Fail, Err: r.Server + " is not running; nothing was sent",
 		}
 	}
-	return s.client.Do(ctx, url, r)
+	return s.client.DoUntil(ctx, url, r, s.responseFault(r))
 }
 
 func (e *env) DoAll(ctx context.Context, requests []harness.Request, limit int) []harness.Operation {

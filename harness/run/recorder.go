@@ -41,6 +41,17 @@ func (r *recorder) operations(ops ...harness.Operation) {
 	r.history.Operations = append(r.history.Operations, ops...)
 }
 
+// operationIDs gives the ids of all operations so far.
+func (r *recorder) operationIDs() map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make(map[string]bool, len(r.history.Operations))
+	for _, op := range r.history.Operations {
+		ids[op.ID] = true
+	}
+	return ids
+}
+
 func (r *recorder) burst(b harness.BurstReport) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

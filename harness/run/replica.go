@@ -249,7 +249,7 @@ func (s *session) startServers(ctx context.Context) error {
 // serverEnv is the complete environment of a server process.
 func (s *session) serverEnv(replica string) []string {
 	env := append(baseEnv(s.c.config.Mark), s.serverMark(),
-		"DATABASE_URL="+s.database.URL, "REPLICA="+replica, "LISTEN=127.0.0.1:0", "TEST_MODE=true",
+		"DATABASE_URL="+s.databaseURL(replica), "REPLICA="+replica, "LISTEN=127.0.0.1:0", "TEST_MODE=true",
 		"CLOCK_OFFSET="+s.offset().String(), "REDIS_PREFIX="+s.id+":")
 	if s.redis != nil {
 		env = append(env, "REDIS_URL="+s.redis.URL())

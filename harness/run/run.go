@@ -13,9 +13,9 @@ import (
 	"github.com/overbook/overbook/harness/check"
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/proc"
-	"github.com/overbook/overbook/harness/provision"
 	"github.com/overbook/overbook/harness/rundir"
 	"github.com/overbook/overbook/harness/wire/http"
+	"github.com/overbook/overbook/harness/wire/postgres"
 	"github.com/overbook/overbook/harness/wire/redis"
 )
 
@@ -32,16 +32,21 @@ type session struct {
 	started  time.Time
 	phases   map[string]float64
 
-	database  *provision.Database
+	database  string // URL of the run's own database
 	db        *database
+	pair      *pair // nil on the shared cluster
 	upstreams map[string]*double
 	redis     *redis.Wire
+	pgwire    *pgwire.Wire // nil when the topology is without
 	servers   []*replica
 	client    *wirehttp.Client
 	clockBy   atomic.Int64 // offset of the servers' clocks, ns
 	felled    bool         // a shared part has died, and that was noted
 	next      atomic.Int64 // replica for the next unaddressed request
 	undo      []func(context.Context) error
+
+	faultsMu       sync.Mutex
+	responseFaults []*injected
 }
 
 // A Server says which program plays the server under test in a run.
@@ -107,9 +112,11 @@ func (s *session) conduct(ctx context.Context) harness.Record {
 	if lost := lostAnswers(calls); lost != "" && !s.felled {
 		s.rec.troubled(harness.ReasonEnvironment, "%s", lost)
 	}
+	units := s.units()
 	s.phase(ctx, "down", func() error { return s.down(ctx) })
 	record := s.rec.record(s.plan)
 	record.Rows, record.Counts, record.Upstream = rows, counts, calls
+	record.Postgres = units
 	return record
 }
 
@@ -174,6 +181,10 @@ func (s *session) heal(ctx context.Context) {
 	for _, d := range s.upstreams {
 		d.heal()
 	}
+	s.healResponses()
+	if s.pgwire != nil {
+		s.pgwire.Heal()
+	}
 	s.db.endSessions()
 	for _, r := range s.servers {
 		if err := r.resume(ctx); err != nil {
@@ -184,22 +195,16 @@ func (s *session) heal(ctx context.Context) {
 
 // up brings the topology of this scenario up.
 func (s *session) up(ctx context.Context) error {
-	template, err := s.c.template(ctx, s.topology.Design, s.command, s.plan.Mutant)
-	if err != nil {
+	if err := s.upDatabase(ctx); err != nil {
 		return err
 	}
-	if s.database, err = s.c.parts.Postgres.Clone(ctx, template, "run_"+s.id); err != nil {
-		return fmt.Errorf("clone the database: %w", err)
-	}
-	s.undo = append(s.undo, s.database.Drop)
-	if s.db, err = openDatabase(ctx, s.database.URL); err != nil {
-		return err
-	}
-	s.undo = append(s.undo, func(context.Context) error { s.db.pool.Close(); return nil })
 	s.servers = s.replicas()
 	names := make([]string, 0, len(s.servers))
 	for _, r := range s.servers {
 		names = append(names, r.name)
+	}
+	if err := s.startPostgresWire(ctx, names); err != nil {
+		return err
 	}
 	for _, d := range s.topology.Doubles {
 		u, err := s.startDouble(ctx, d, seedOf(s.plan.Seed, d.Name), names)
@@ -210,6 +215,7 @@ func (s *session) up(ctx context.Context) error {
 		s.undo = append(s.undo, u.close)
 	}
 	if s.topology.Redis {
+		var err error
 		if s.redis, err = redis.Start(ctx, s.c.parts.Redis.URL()); err != nil {
 			return fmt.Errorf("stand on the wire to Redis: %w", err)
 		}
@@ -263,6 +269,12 @@ func (s *session) noteDeaths() (some bool) {
 		if text, dead := r.died(); dead {
 			s.rec.troubled(harness.ReasonEnvironment, "%s", text)
 			some = true
+		}
+	}
+	if s.pair != nil && !s.felled {
+		if err := s.pair.died(); err != nil {
+			s.rec.troubled(harness.ReasonEnvironment, "%v", err)
+			s.felled, some = true, true
 		}
 	}
 	return some

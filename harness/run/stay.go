@@ -58,7 +58,7 @@ func (s *session) addresses() []Address {
 			Address{name, u.wire.URL(s.servers[0].name), "upstream wire of " + s.servers[0].name + ", with the ledger"},
 			Address{name + " double", u.base, "the stateful double; POST /__double/config, GET /__double/ledger"})
 	}
-	list = append(list, Address{"postgres", s.database.URL, s.c.parts.Postgres.Describe()})
+	list = append(list, Address{"postgres", s.database, s.c.parts.Postgres.Describe()})
 	if w := s.c.parts.WireMock; w != nil {
 		list = append(list, Address{"wiremock", w.URL() + "/__admin/", w.Describe()})
 	}
