@@ -3,6 +3,7 @@ package linear
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // A table gives numbers to states and to classes of calls, and remembers each
@@ -73,15 +74,15 @@ func (t *table) class(c Call) int32 {
 		k.output = c.Output
 		k.observes = t.m.Observes != nil && t.m.Observes(c.Input, c.Output)
 	}
-	comparable := isComparable(k.input) && isComparable(k.output)
-	if comparable {
+	alike := isComparable(k.input) && isComparable(k.output)
+	if alike {
 		if n, ok := t.byClass[k]; ok {
 			return n
 		}
 	}
 	t.classes = append(t.classes, k)
 	n := int32(len(t.classes) - 1)
-	if comparable {
+	if alike {
 		t.byClass[k] = n
 	}
 	return n
@@ -103,7 +104,7 @@ func (t *table) step(state, class int32) ([]int32, error) {
 			return nil, &modelError{fmt.Sprintf("the model says that %v -> %v changes nothing, and then takes it from %s to %s",
 				c.input, c.output, t.describe(state), t.describe(n))}
 		}
-		if !contains(next, n) {
+		if !slices.Contains(next, n) {
 			next = append(next, n)
 		}
 	}
@@ -116,13 +117,4 @@ func (t *table) describe(state int32) string {
 		return fmt.Sprint(t.states[state])
 	}
 	return t.m.DescribeState(t.states[state])
-}
-
-func contains(list []int32, n int32) bool {
-	for _, v := range list {
-		if v == n {
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,224 @@
+package linear
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// words is what people are told of a violation.
+type words struct {
+	sentence   string
+	ops, lines []string
+}
+
+// An explainer looks for a small set of answers that exclude each other,
+// whatever all other calls did: with these answers believed and all others
+// optional there is no order. States is what it has left to spend; a question
+// that it can no longer pay for counts as "there may be an order", which makes
+// the set larger, never wrong.
+type explainer struct {
+	ctx    context.Context //nolint:containedctx // lives as long as one call
+	h      *history
+	by     time.Duration // calls sent later are left out
+	states int
+}
+
+// explain finds the words for a history that has no order. states is what it cost.
+func explain(ctx context.Context, h *history) (w words, states int) {
+	e := &explainer{ctx: ctx, h: h, by: forever, states: mostWords}
+	core := e.core(e.firstIllegal())
+	slices.Sort(core)
+	w.sentence = e.sentence(core)
+	for _, i := range core {
+		c := h.calls[i]
+		w.ops = append(w.ops, c.ID)
+		w.lines = append(w.lines, fmt.Sprintf("%s  client %d  %s  [+%.3f ms … +%.3f ms]", c.ID, c.Process, h.describe(i), ms(c.Call), ms(c.Return)))
+	}
+	return w, mostWords - e.states
+}
+
+// excluded says whether it is certain that the answers exclude each other.
+// visit is told of each configuration in which nothing is left to observe; may be nil.
+func (e *explainer) excluded(answers []int, visit func(s *search, state int32)) bool {
+	in := make([]bool, len(e.h.calls))
+	for _, i := range answers {
+		in[i] = true
+	}
+	s := newSearch(e.ctx, e.h.t, e.h.problem(e.by, func(i int) bool { return in[i] }), e.states)
+	if visit != nil {
+		s.visit = func(state int32) { visit(s, state) }
+	}
+	legal, err := s.run(e.h.start)
+	e.states -= min(e.states, s.states)
+	return !legal && err == nil
+}
+
+// firstIllegal gives the answers up to the first that has no explanation: the
+// shortest beginning of the history that has no order. From here on, calls
+// that were sent after that answer play no part.
+func (e *explainer) firstIllegal() []int {
+	lo, hi := 1, e.h.known // the first hi answers exclude each other; fewer than lo don't, or may not
+	for lo < hi {
+		mid := (lo + hi) / 2
+		e.by = e.h.calls[mid-1].Return
+		if e.excluded(numbers(mid), nil) {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	e.by = e.h.calls[hi-1].Return
+	return numbers(hi)
+}
+
+// core gives a smallest set of the answers that still exclude each other:
+// none of them can be left out. The last answer is one of them.
+func (e *explainer) core(answers []int) []int {
+	last := answers[len(answers)-1]
+	rest := slices.Clone(answers[:len(answers)-1])
+	slices.Reverse(rest)
+	slices.SortStableFunc(rest, func(a, b int) int { return e.rank(a) - e.rank(b) })
+	return append(e.quickXplain([]int{last}, true, rest), last)
+}
+
+// rank orders answers by how much they say to people: changes first, then what
+// only observes; the latest first within each.
+func (e *explainer) rank(i int) int {
+	if e.h.t.classes[e.h.classes[i]].observes {
+		return 1
+	}
+	return 0
+}
+
+// quickXplain gives a smallest set of the candidates that, with the given
+// answers, exclude each other; those that stand first are preferred. All of
+// given and candidates exclude each other (Junker 2004).
+func (e *explainer) quickXplain(given []int, changed bool, candidates []int) []int {
+	if len(candidates) == 0 || changed && e.excluded(given, nil) {
+		return nil
+	}
+	if len(candidates) == 1 {
+		return candidates
+	}
+	first, second := candidates[:len(candidates)/2], candidates[len(candidates)/2:]
+	fromSecond := e.quickXplain(slices.Concat(given, first), true, second)
+	fromFirst := e.quickXplain(slices.Concat(given, fromSecond), len(fromSecond) > 0, first)
+	return slices.Concat(fromFirst, fromSecond)
+}
+
+// sentence says which answers exclude each other, and in what state they meet.
+func (e *explainer) sentence(core []int) string {
+	states := e.lastStates(core)
+	last := core[len(core)-1]
+	then := e.either(states[last])
+	name := e.h.t.m.Name
+	text := ""
+	switch n := len(core); {
+	case n == 1:
+		text = fmt.Sprintf("%s has no explanation: until it was answered the %s can only have been %s", e.name(last), name, then)
+	case n == 2 && e.apart(core):
+		text = fmt.Sprintf("%s was sent after %s had been answered, and cannot have come after it: the %s was then %s", e.name(last), e.name(core[0]), name, then)
+	case n == 2:
+		text = fmt.Sprintf("%s and %s overlapped and exclude each other: after the first the %s is %s", e.name(core[0]), e.name(last), name, then)
+		if len(states[core[0]]) > 0 {
+			text += ", after the second " + e.either(states[core[0]])
+		}
+	case n <= 5:
+		names := make([]string, n)
+		for k, i := range core {
+			names[k] = e.name(i)
+		}
+		how := "each was sent after the one before had been answered"
+		if !e.apart(core) {
+			how = "some of them overlapped"
+		}
+		text = fmt.Sprintf("%s and %s exclude each other (%s): after all but the last the %s is %s", strings.Join(names[:n-1], ", "), names[n-1], how, name, then)
+	default:
+		text = fmt.Sprintf("%d answers exclude each other, the last of them %s: after all others the %s is %s", n, e.name(last), name, then)
+	}
+	if others := e.sent() - len(core); others > 0 {
+		text += ", whatever the other " + plural(others, "call") + " did"
+	}
+	return text
+}
+
+// lastStates gives, for each answer of the core, the states in which it is the
+// last one that has no place yet.
+func (e *explainer) lastStates(core []int) map[int][]int32 {
+	states := map[int][]int32{}
+	e.states = max(e.states, mostWords/10)
+	e.excluded(core, func(s *search, state int32) {
+		if s.left != 1 {
+			return
+		}
+		i := s.p.must[s.first].call
+		if !slices.Contains(states[i], state) {
+			states[i] = append(states[i], state)
+		}
+	})
+	return states
+}
+
+// either lists states.
+func (e *explainer) either(states []int32) string {
+	const most = 3
+	texts := []string{}
+	for _, s := range states {
+		if text := e.h.t.describe(s); !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	switch n := len(texts); {
+	case n == 0:
+		return "in no state that it could be found in"
+	case n > most:
+		return strings.Join(texts[:most], ", or ") + fmt.Sprintf(", or in one of %d other states", n-most)
+	}
+	return strings.Join(texts, ", or ")
+}
+
+// apart says whether each was sent after the one before had been answered.
+func (e *explainer) apart(core []int) bool {
+	for k := range core[1:] {
+		if e.h.calls[core[k]].Return >= e.h.calls[core[k+1]].Call {
+			return false
+		}
+	}
+	return true
+}
+
+// sent counts the calls that play a part.
+func (e *explainer) sent() int {
+	n := 0
+	for _, c := range e.h.calls {
+		if c.Call <= e.by {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *explainer) name(i int) string {
+	return fmt.Sprintf("%s (%s)", e.h.describe(i), e.h.calls[i].ID)
+}
+
+func (h *history) describe(i int) string {
+	if h.t.m.Describe == nil {
+		return h.calls[i].Text
+	}
+	return h.t.m.Describe(h.calls[i])
+}
+
+// numbers gives 0 to n-1.
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
