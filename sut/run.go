@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/overbook/overbook/sut/clock"
-	"github.com/overbook/overbook/sut/library"
 )
 
 // Exit codes.
@@ -49,19 +48,25 @@ func Run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int 
 		return exitConfig
 	}
 	if cmd.help {
-		_, _ = io.WriteString(stdout, usage())
+		_, _ = io.WriteString(stdout, usage(cmd.design))
 		return exitStopped
 	}
+	chosen, _ := designNamed(cmd.design) // parseArgs knows that there is one
 	if cmd.migrate {
-		return runMigrate(ctx, env, stderr)
+		return runMigrate(ctx, chosen, env, stderr)
 	}
-	cfg, faults := readConfig(env)
+	var cfg commonConfig
+	given := environment(env)
+	faults := append(read(given, cfg.variables()), read(given, chosen.variables)...)
+	if len(faults) == 0 {
+		faults = chosen.faults(cfg)
+	}
 	if len(faults) > 0 {
 		return configFaults(stderr, faults)
 	}
-	cfg.library.Clock = clock.New(cfg.clockOffset)
-	cfg.library.Log = slog.New(slog.NewTextHandler(stderr, nil))
-	return serve(ctx, cfg, stdout)
+	cfg.clock = clock.New(cfg.clockOffset)
+	cfg.log = slog.New(slog.NewTextHandler(stderr, nil))
+	return serve(ctx, chosen, cfg, stdout)
 }
 
 func configFaults(stderr io.Writer, faults []string) int {
@@ -73,23 +78,23 @@ func configFaults(stderr io.Writer, faults []string) int {
 	return exitConfig
 }
 
-func runMigrate(ctx context.Context, env []string, stderr io.Writer) int {
-	cfg, _ := readConfig(env)
-	if !postgresURL(cfg.library.DatabaseURL) {
-		return configFaults(stderr, []string{fmt.Sprintf("DATABASE_URL=%q: want a Postgres URL (required), e.g. DATABASE_URL=postgres://overbook@127.0.0.1:5432/overbook", cfg.library.DatabaseURL)})
+func runMigrate(ctx context.Context, chosen design, env []string, stderr io.Writer) int {
+	var cfg commonConfig
+	if faults := read(environment(env), []variable{cfg.database()}); len(faults) > 0 {
+		return configFaults(stderr, faults)
 	}
-	version, err := library.Migrate(ctx, cfg.library.DatabaseURL)
+	version, err := chosen.migrate(ctx, cfg.databaseURL)
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "overbook sut migrate: %v\n", err)
 		return exitFailed
 	}
-	_, _ = fmt.Fprintf(stderr, "the library's schema is at version %d\n", version)
+	_, _ = fmt.Fprintf(stderr, "the %s's schema is at version %d\n", chosen.name, version)
 	return exitStopped
 }
 
 // serve runs the server from start to end.
-func serve(ctx context.Context, cfg processConfig, stdout io.Writer) int {
-	log := cfg.library.Log
+func serve(ctx context.Context, chosen design, cfg commonConfig, stdout io.Writer) int {
+	log := cfg.log
 	signals := make(chan os.Signal, 4) // more than four unread signals say nothing new
 	signal.Notify(signals, syscall.SIGTERM, os.Interrupt)
 	defer signal.Stop(signals)
@@ -100,12 +105,12 @@ func serve(ctx context.Context, cfg processConfig, stdout io.Writer) int {
 		return exitFailed
 	}
 	defer func() { _ = listener.Close() }() // closed by the server long since, unless starting failed
-	service, err := library.Start(ctx, cfg.library)
+	running, err := chosen.start(ctx, cfg)
 	if err != nil {
 		log.Error("could not start", "error", err)
 		return exitFailed
 	}
-	server := newServer(service.Handler(), log)
+	server := newServer(running.Handler(), log)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }() // ends with the server, whose end is waited for below
 	_, _ = fmt.Fprintf(stdout, "listening on http://%s\n", listener.Addr())
@@ -113,13 +118,13 @@ func serve(ctx context.Context, cfg processConfig, stdout io.Writer) int {
 	select {
 	case err := <-failed:
 		log.Error("serving failed", "error", err)
-		service.Close()
+		running.Close()
 		return exitFailed
 	case <-ctx.Done():
 	case s := <-signals:
 		log.Info("stopping", "signal", s.String())
 	}
-	return stop(ctx, cfg, service, server, signals)
+	return stop(ctx, cfg, running, server, signals)
 }
 
 func newServer(handler http.Handler, log *slog.Logger) *http.Server {
@@ -137,15 +142,15 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return server
 }
 
-// stop ends in good order: no new connections, no new claims; calls under way
-// end; clients who still wait get their 202; then everything is closed. A
-// second signal ends all that at once.
-func stop(ctx context.Context, cfg processConfig, service *library.Service, server *http.Server, signals <-chan os.Signal) int {
-	log := cfg.library.Log
+// stop ends in good order: no new connections, no new background work; calls
+// under way end; then everything is closed. A second signal ends all that at
+// once.
+func stop(ctx context.Context, cfg commonConfig, running service, server *http.Server, signals <-chan os.Signal) int {
+	log := cfg.log
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.grace)
 	defer cancel()
 	done := make(chan int, 1)
-	go func() { done <- stopInOrder(ctx, log, service, server) }() // a second signal leaves it to the end of the process
+	go func() { done <- stopInOrder(ctx, log, running, server) }() // a second signal leaves it to the end of the process
 	select {
 	case code := <-done:
 		return code
@@ -155,16 +160,16 @@ func stop(ctx context.Context, cfg processConfig, service *library.Service, serv
 	}
 }
 
-func stopInOrder(ctx context.Context, log *slog.Logger, service *library.Service, server *http.Server) int {
+func stopInOrder(ctx context.Context, log *slog.Logger, running service, server *http.Server) int {
 	answered := make(chan error, 1)
 	go func() { answered <- server.Shutdown(ctx) }()
-	drained := service.Drain(ctx)
+	drained := running.Drain(ctx)
 	err := errors.Join(drained, <-answered)
 	if err != nil {
-		log.Warn("not everything ended within the grace; what is RESERVING will be decided by a reaper", "error", err)
+		log.Warn("not everything ended within the grace; what was under way is cut off, and recovered by whoever comes next", "error", err)
 		_ = server.Close() // it is closed either way
 	}
-	service.Close()
+	running.Close()
 	log.Info("stopped")
 	return exitStopped
 }

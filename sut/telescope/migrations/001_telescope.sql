@@ -70,6 +70,8 @@ create table audit_history (
   check ((booking_id is null) = (member is null))
 );
 create index audit_history_by_member on audit_history (member, audit_id) where member is not null;
+-- A booking is made once; by it a cancellation finds slot and member, whatever became of it since.
+create unique index audit_history_booked on audit_history (booking_id) where event = 'BOOKED';
 
 -- One event per audit row, with its number.
 create table outbox (

@@ -1,0 +1,137 @@
+package sut
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	_ "time/tzdata" // observatories and offices are where they are, whatever the machine knows
+
+	"github.com/overbook/overbook/sut/library"
+	"github.com/overbook/overbook/sut/telescope"
+)
+
+// A service is one replica of a design's server, without its HTTP listener.
+type service interface {
+	// Handler serves the design's calls.
+	Handler() http.Handler
+	// Drain ends background work in good order, for at most the context.
+	Drain(ctx context.Context) error
+	// Close stops everything at once and closes all connections.
+	Close()
+}
+
+// A design is one of the servers that this process can be.
+type design struct {
+	name      string
+	variables []variable                  // its own; setting them fills what start works with
+	faults    func(commonConfig) []string // of settings that are fit one by one but not together
+	migrate   func(ctx context.Context, databaseURL string) (version int32, err error)
+	start     func(ctx context.Context, c commonConfig) (service, error)
+}
+
+// designs are all designs, with empty settings. A new one is added here and
+// nowhere else in this package.
+func designs() []design {
+	return []design{libraryDesign(), telescopeDesign()}
+}
+
+// designNamed gives a design; false when there is none of that name.
+func designNamed(name string) (design, bool) {
+	for _, d := range designs() {
+		if d.name == name {
+			return d, true
+		}
+	}
+	return design{}, false
+}
+
+// started makes a design's own Start fit [design].
+func started[S service](s S, err error) (service, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func designNames() string {
+	var names []string
+	for _, d := range designs() {
+		names = append(names, d.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+func libraryDesign() design {
+	c := &library.Config{}
+	d := design{name: "library", migrate: library.Migrate}
+	d.variables = []variable{
+		text("REDIS_URL", "", "a Redis URL, or nothing for no seat lock", "redis://127.0.0.1:6379/0", optional(schemes("redis", "rediss")), &c.RedisURL),
+		text("REDIS_PREFIX", "overbook:", "the beginning of every Redis key", "overbook:", anything, &c.RedisPrefix),
+		text("PYXIS_URL", "", "the HTTP address of pyxis (required)", "http://127.0.0.1:8090", schemes("http", "https"), &c.PyxisURL),
+		text("LIBRARY_PATH", "intent", "direct or intent", "intent", oneOf("direct", "intent"), &c.Path),
+		choice("LIBRARY_WAKE", "commit", "tick", &c.WakeByTick),
+		positive("LIBRARY_TICK", "250ms", &c.Tick),
+		positive("LIBRARY_ACTION_TTL", "2m", &c.ActionTTL),
+		positive("LIBRARY_CONFIRM_WAIT", "10s", &c.ConfirmWait),
+		positive("LIBRARY_UPSTREAM_TIMEOUT", "5s", &c.UpstreamTimeout),
+		positive("LIBRARY_LEASE", "15s", &c.Lease),
+		positive("LIBRARY_REAPER_INTERVAL", "500ms", &c.ReaperInterval),
+		positive("LIBRARY_WAIT_BACKOFF", "1s", &c.WaitBackoff),
+		positive("LIBRARY_SEAT_LOCK_TTL", "10s", &c.SeatLockTTL),
+		count("LIBRARY_WORKERS", 8, 1, 1000, &c.Workers),
+		positive("LIBRARY_CACHE_TTL", "500ms", &c.CacheTTL),
+		count("LIBRARY_BREAKER_FAILURES", 5, 1, 1_000_000, &c.BreakerFailures),
+		positive("LIBRARY_BREAKER_OPEN", "5s", &c.BreakerOpen),
+		count("LIBRARY_BREAKER_PROBES", 1, 1, 1000, &c.BreakerProbes),
+	}
+	d.faults = func(common commonConfig) []string {
+		if c.Lease > c.UpstreamTimeout || common.testMode {
+			return nil
+		}
+		return []string{fmt.Sprintf("LIBRARY_LEASE=%q: want more than LIBRARY_UPSTREAM_TIMEOUT (%v), so that a lease is never decided while its call is under way, e.g. LIBRARY_LEASE=%v (TEST_MODE=true allows less)",
+			c.Lease, c.UpstreamTimeout, 3*c.UpstreamTimeout)}
+	}
+	d.start = func(ctx context.Context, common commonConfig) (service, error) {
+		c.DatabaseURL, c.PoolSize, c.Replica = common.databaseURL, common.poolSize, common.replica
+		c.TestMode, c.Clock, c.Log = common.testMode, common.clock, common.log
+		return started(library.Start(ctx, *c))
+	}
+	return d
+}
+
+func telescopeDesign() design {
+	c := &telescope.Config{}
+	d := design{name: "telescope", migrate: telescope.Migrate}
+	d.variables = []variable{
+		text("EMAIL_URL", "", "the HTTP address of the email provider, or nothing for no emails", "http://127.0.0.1:8091", optional(schemes("http", "https")), &c.EmailURL),
+		zone("TELESCOPE_TIME_ZONE", "Pacific/Honolulu", &c.TimeZone),
+		positive("TELESCOPE_LOCK_TIMEOUT", "2s", &c.LockTimeout),
+		positive("TELESCOPE_STATEMENT_TIMEOUT", "5s", &c.StatementTimeout),
+		count("TELESCOPE_TRIES", 5, 1, 100, &c.Tries),
+		positive("TELESCOPE_RETRY_WINDOW", "24h", &c.RetryWindow),
+		positive("TELESCOPE_RETENTION", "168h", &c.Retention),
+		positive("TELESCOPE_PROJECTION_INTERVAL", "1s", &c.ProjectionInterval),
+		positive("TELESCOPE_EMAIL_INTERVAL", "100ms", &c.EmailInterval),
+		positive("TELESCOPE_EMAIL_TIMEOUT", "2s", &c.EmailTimeout),
+		count("TELESCOPE_EMAIL_PARK_AFTER", 10, 1, 1_000_000, &c.EmailParkAfter),
+	}
+	d.faults = func(commonConfig) []string {
+		var faults []string
+		if c.LockTimeout >= c.StatementTimeout {
+			faults = append(faults, fmt.Sprintf("TELESCOPE_LOCK_TIMEOUT=%q: want less than TELESCOPE_STATEMENT_TIMEOUT (%v), or no wait for a lock ends as one, e.g. TELESCOPE_LOCK_TIMEOUT=%v",
+				c.LockTimeout, c.StatementTimeout, c.StatementTimeout/2))
+		}
+		if c.RetryWindow > c.Retention {
+			faults = append(faults, fmt.Sprintf("TELESCOPE_RETRY_WINDOW=%q: want at most TELESCOPE_RETENTION (%v), as a result that is gone can't be given again, e.g. TELESCOPE_RETRY_WINDOW=%v",
+				c.RetryWindow, c.Retention, c.Retention))
+		}
+		return faults
+	}
+	d.start = func(ctx context.Context, common commonConfig) (service, error) {
+		c.DatabaseURL, c.PoolSize, c.Replica = common.databaseURL, common.poolSize, common.replica
+		c.TestMode, c.Clock, c.Log = common.testMode, common.clock, common.log
+		return started(telescope.Start(ctx, *c))
+	}
+	return d
+}
