@@ -24,5 +24,21 @@ const where = "scenarios/telescope"
 
 // All gives the scenarios of this design, in the order in which they run.
 func All() []harness.Scenario {
-	return []harness.Scenario{}
+	list := []harness.Scenario{
+		twoMembersOneSlot(), onReplicas(twoMembersOneSlot(), "two members book one slot at two of three replicas"),
+		hundredOnOneSlot(), onReplicas(hundredOnOneSlot(), "a hundred members book one slot at three replicas"),
+		bookingVersusClosure(), onReplicas(bookingVersusClosure(), "a booking and a closure meet at different replicas, many slots at once"),
+		forcedOrder(bookingFirst), forcedOrder(closureFirst),
+		closureStorm(), onReplicas(closureStorm(), "the storm over three replicas"),
+		sameKeyRetries(), onReplicas(sameKeyRetries(), "the copies of one booking arrive at three replicas"), sameKeyRefused(), sameKeyDifferentBody(),
+		foreignKey(),
+		quota(), onReplicas(quota(), "one member books many slots of one month at three replicas"), quotaAtMonthBorder(),
+		cancelAndRebook(), cancelVersusBook(), onReplicas(cancelVersusBook(), "the cancellations and the booking meet at three replicas"),
+		maintenanceImport(), onReplicas(maintenanceImport(), "the imports and the bookings meet at three replicas"),
+		staleSchedule(),
+	}
+	for _, h := range holdings {
+		list = append(list, blockedLock(h))
+	}
+	return append(list, deadlock(), onReplicas(deadlock(), "the imports meet at three replicas"), badInput())
 }
