@@ -2,7 +2,6 @@ package linear
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 )
@@ -60,11 +59,4 @@ func (h *history) problem(by time.Duration, must func(i int) bool) problem {
 		}
 	}
 	return p
-}
-
-// decide says whether there is an order of the whole history.
-func (h *history) decide(ctx context.Context) (legal bool, states int, err error) {
-	s := newSearch(ctx, h.t, h.problem(forever, func(int) bool { return true }), mostStates)
-	legal, err = s.run(h.start)
-	return legal, s.states, err
 }

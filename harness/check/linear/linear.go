@@ -71,10 +71,11 @@ type Result struct {
 	_        struct{}
 }
 
-// Bounds of one judgement, in states. A state costs some 100 to 300 bytes.
+// Bounds of one judgement, in states. A state costs 100 to 300 bytes.
 const (
-	mostStates = 2_000_000 // of the decision
+	mostStates = 1_000_000 // of the decision
 	mostWords  = 300_000   // of finding the smallest set of calls to name
+	mostProbe  = 20_000    // of one question on the way to it, and of the first try
 )
 
 // Check judges the calls of a history. A deadline that passes, or a context
@@ -88,8 +89,6 @@ func Check(ctx context.Context, m Model, calls []Call, deadline time.Duration) (
 		}
 		res.Took = started.Now()
 	}()
-	ctx, cancel := context.WithTimeout(ctx, deadline)
-	defer cancel()
 	keys, byKey := partition(calls)
 	for _, k := range keys {
 		if why := unfit(byKey[k]); why != "" {
@@ -102,46 +101,81 @@ func Check(ctx context.Context, m Model, calls []Call, deadline time.Duration) (
 	return judge(ctx, m, keys, byKey, deadline)
 }
 
-// judge decides every key, then finds the words for the first violation.
+// judge decides every key, then finds the words for the first violation. The
+// words have a bound in states alone, so that they don't depend on how long the
+// verdict took.
 func judge(ctx context.Context, m Model, keys []string, byKey map[string][]Call, deadline time.Duration) Result {
+	limited, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	ds := decideAll(limited, m, keys, byKey)
 	total := Result{Status: harness.Pass, Keys: len(keys)}
-	var open error
-	var wrong []string
+	var wrong, open []*decision
 	unknown := 0
-	for _, k := range keys {
-		h := newHistory(m, k, byKey[k])
-		legal, states, err := h.decide(ctx)
-		total.States += states
-		total.Calls += len(byKey[k])
-		unknown += len(byKey[k]) - h.known
+	for _, d := range ds {
+		total.States += d.states
+		total.Calls += len(d.h.calls)
+		unknown += len(d.h.calls) - d.h.known
 		switch {
-		case err != nil && open == nil:
-			open, total.Key = err, k
-		case err == nil && !legal:
-			wrong = append(wrong, k)
+		case d.err != nil:
+			open = append(open, d)
+		case !d.legal:
+			wrong = append(wrong, d)
 		}
 	}
 	switch {
 	case len(wrong) > 0:
-		k := wrong[0]
-		words, states := explain(ctx, newHistory(m, k, byKey[k]))
+		d := wrong[0]
+		words, states := explain(ctx, d.h, d.wrong)
 		total.States += states
-		total.Status, total.Key, total.Ops, total.Lines = harness.Failed, k, words.ops, words.lines
-		total.Sentence = k + ": " + words.sentence
+		total.Status, total.Key, total.Ops, total.Lines = harness.Failed, d.h.key, words.ops, words.lines
+		total.Sentence = d.h.key + ": " + words.sentence
 		if n := len(wrong) - 1; n > 0 {
 			total.Sentence += fmt.Sprintf("; and no order on %d more of %d %ss", n, len(keys), m.Name)
 		}
-	case open != nil:
-		total.Status, total.Reason = harness.Unknown, harness.ReasonTimeout
-		total.Sentence = fmt.Sprintf("%s: %s", total.Key, giveUp(open, deadline))
-		if errors.As(open, new(*modelError)) {
-			total.Reason, total.Sentence = harness.ReasonChecker, total.Key+": "+open.Error()
+	case len(open) > 0:
+		d := open[0]
+		total.Status, total.Reason, total.Key = harness.Unknown, harness.ReasonTimeout, d.h.key
+		total.Sentence = fmt.Sprintf("%s: %s", d.h.key, giveUp(d.err, deadline))
+		if errors.As(d.err, new(*modelError)) {
+			total.Reason, total.Sentence = harness.ReasonChecker, d.h.key+": "+d.err.Error()
 		}
 	default:
 		total.Sentence = fmt.Sprintf("some order explains every answer of %s on %s (%d of unknown outcome)",
 			plural(total.Calls, "call"), plural(len(keys), m.Name), unknown)
 	}
 	return total
+}
+
+// A decision on one key: legal, or wrong from the instant on, or not decided.
+type decision struct {
+	h      *history
+	legal  bool
+	wrong  time.Duration // when the first answer came that no order explains
+	states int
+	err    error
+}
+
+// decideAll decides every key, first all those that are easy: one hard key
+// must not keep a violation on another from being seen.
+func decideAll(ctx context.Context, m Model, keys []string, byKey map[string][]Call) []*decision {
+	ds := make([]*decision, len(keys))
+	for i, k := range keys {
+		ds[i] = &decision{h: newHistory(m, k, byKey[k])}
+		ds[i].decide(ctx, mostProbe)
+	}
+	for _, d := range ds {
+		if errors.Is(d.err, errStates) {
+			d.decide(ctx, mostStates)
+		}
+	}
+	return ds
+}
+
+func (d *decision) decide(ctx context.Context, most int) {
+	s := newSearch(ctx, d.h.t, d.h.problem(forever, func(int) bool { return true }), most)
+	d.legal, d.err = s.run(d.h.start)
+	d.wrong = s.reached
+	d.states += s.states
 }
 
 func giveUp(err error, deadline time.Duration) string {

@@ -76,6 +76,10 @@ type search struct {
 	most   int
 	err    error
 
+	// reached is the earliest end of an item that no configuration got past:
+	// the latest limit of all of them.
+	reached time.Duration
+
 	// visit is told of each configuration in which nothing is left to absorb. May be nil.
 	visit func(state int32)
 }
@@ -108,6 +112,7 @@ func (s *search) from(state int32) bool {
 	}
 	if s.err == nil {
 		limit, end := s.window()
+		s.reached = max(s.reached, limit)
 		if s.isNew(state, end) && (s.tryMust(state, limit, end) || s.tryMay(state, limit)) {
 			return true
 		}

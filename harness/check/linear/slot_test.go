@@ -106,47 +106,39 @@ type storm struct {
 	length         time.Duration // most of a call
 	lost           float64       // share of calls without an answer
 	what           []string      // drawn from
+	guess          bool          // clients cancel what they can't know of, too
 }
 
 // history plays the storm: each call takes effect at an instant of its own,
 // in the order of these instants, and some answers are lost.
 func (st storm) history(rng *rand.Rand) []linear.Call {
-	type event struct {
-		client, n      int
-		from, when, to time.Duration
-	}
-	var events []event
-	for c := range st.clients {
+	var calls []linear.Call
+	when := map[string]time.Duration{}
+	for client := range st.clients {
 		at := time.Duration(0)
 		for n := range st.calls {
 			at += 1 + time.Duration(rng.Int64N(int64(st.pause)+1))
 			length := 1 + rng.Int64N(int64(st.length))
-			events = append(events, event{c, n, at, at + time.Duration(rng.Int64N(length+1)), at + time.Duration(length)})
+			c := linear.Call{ID: fmt.Sprintf("op-%d-%d", client, n), Process: client, Key: "slot 1", Call: at, Return: at + time.Duration(length), Outcome: harness.OK}
+			when[c.ID] = at + time.Duration(rng.Int64N(length+1))
+			calls = append(calls, c)
 			at += time.Duration(length)
 		}
 	}
-	slices.SortFunc(events, func(a, b event) int { return int(a.when - b.when) })
-	s, bookings := slot{}, 0
-	var calls []linear.Call
-	for _, e := range events {
-		in := asked{what: st.what[rng.IntN(len(st.what))]}
-		switch in.what {
-		case "cancel":
-			in.who = max(1, bookings-rng.IntN(2))
-			if rng.IntN(3) > 0 {
-				in.who = max(1, s.holder)
-			}
-		case "book":
-			bookings++
-		}
+	slices.SortFunc(calls, func(a, b linear.Call) int { return int(when[a.ID] - when[b.ID]) })
+	s, bookings, mine := slot{}, 0, map[int]int{}
+	for i := range calls {
+		c := &calls[i]
+		in := st.ask(rng, s, mine[c.Process], &bookings)
 		out, next := slotAnswer(s, in, bookings)
-		c := linear.Call{
-			ID: fmt.Sprintf("op-%d-%d", e.client, e.n), Process: e.client, Key: "slot 1", Input: in, Output: out, Call: e.from, Return: e.to,
-			Outcome: harness.OK,
+		if in.what == "book" && out.what == "ok" {
+			mine[c.Process] = bookings
 		}
+		c.Input, c.Output = in, out
 		if rng.Float64() < st.lost {
 			if in.what == "book" {
 				in.who = bookings // what nobody was told
+				mine[c.Process] = 0
 			}
 			c.Input, c.Output, c.Outcome, c.Return = in, nil, harness.Info, 0
 			if rng.IntN(2) == 0 {
@@ -154,12 +146,27 @@ func (st storm) history(rng *rand.Rand) []linear.Call {
 			}
 		}
 		s = next
-		calls = append(calls, c)
-	}
-	for i, c := range calls {
-		calls[i].Text = text(c)
+		c.Text = text(*c)
 	}
 	return calls
+}
+
+// ask draws what a client does who has a booking, if it has one.
+func (st storm) ask(rng *rand.Rand, s slot, mine int, bookings *int) asked {
+	in := asked{what: st.what[rng.IntN(len(st.what))]}
+	switch in.what {
+	case "book":
+		*bookings++
+	case "cancel":
+		in.who = mine
+		if st.guess {
+			in.who = max(1, []int{s.holder, s.holder, *bookings, *bookings - 1}[rng.IntN(4)])
+		}
+		if in.who == 0 {
+			in.what = "read"
+		}
+	}
+	return in
 }
 
 func text(c linear.Call) string {

@@ -26,16 +26,22 @@ type explainer struct {
 	states int
 }
 
-// explain finds the words for a history that has no order. states is what it cost.
-func explain(ctx context.Context, h *history) (w words, states int) {
-	e := &explainer{ctx: ctx, h: h, by: forever, states: mostWords}
-	core := e.core(e.firstIllegal())
-	slices.Sort(core)
+// mostNamed is how many answers people are shown.
+const mostNamed = 12
+
+// explain finds the words for a history that has no order because of an
+// answer that came at the instant. states is what it cost.
+func explain(ctx context.Context, h *history, wrong time.Duration) (w words, states int) {
+	e := &explainer{ctx: ctx, h: h, by: wrong, states: mostWords}
+	core := e.core()
 	w.sentence = e.sentence(core)
+	if len(core) > mostNamed {
+		core = core[len(core)-1:]
+	}
 	for _, i := range core {
 		c := h.calls[i]
 		w.ops = append(w.ops, c.ID)
-		w.lines = append(w.lines, fmt.Sprintf("%s  client %d  %s  [+%.3f ms … +%.3f ms]", c.ID, c.Process, h.describe(i), ms(c.Call), ms(c.Return)))
+		w.lines = append(w.lines, fmt.Sprintf("%s  %s  [+%.3f ms … +%.3f ms]", c.ID, h.describe(i), ms(c.Call), ms(c.Return)))
 	}
 	return w, mostWords - e.states
 }
@@ -47,7 +53,7 @@ func (e *explainer) excluded(answers []int, visit func(s *search, state int32)) 
 	for _, i := range answers {
 		in[i] = true
 	}
-	s := newSearch(e.ctx, e.h.t, e.h.problem(e.by, func(i int) bool { return in[i] }), e.states)
+	s := newSearch(e.ctx, e.h.t, e.h.problem(e.by, func(i int) bool { return in[i] }), min(e.states, mostProbe))
 	if visit != nil {
 		s.visit = func(state int32) { visit(s, state) }
 	}
@@ -56,32 +62,27 @@ func (e *explainer) excluded(answers []int, visit func(s *search, state int32)) 
 	return !legal && err == nil
 }
 
-// firstIllegal gives the answers up to the first that has no explanation: the
-// shortest beginning of the history that has no order. From here on, calls
-// that were sent after that answer play no part.
-func (e *explainer) firstIllegal() []int {
-	lo, hi := 1, e.h.known // the first hi answers exclude each other; fewer than lo don't, or may not
-	for lo < hi {
-		mid := (lo + hi) / 2
-		e.by = e.h.calls[mid-1].Return
-		if e.excluded(numbers(mid), nil) {
-			hi = mid
-		} else {
-			lo = mid + 1
+// core gives a smallest set of answers that still exclude each other, in the
+// order in which they came: none of them can be left out.
+func (e *explainer) core() []int {
+	var answers []int // up to the first without an explanation, the latest first
+	for i := range e.h.known {
+		if e.h.calls[i].Return <= e.by {
+			answers = append(answers, i)
 		}
 	}
-	e.by = e.h.calls[hi-1].Return
-	return numbers(hi)
-}
-
-// core gives a smallest set of the answers that still exclude each other:
-// none of them can be left out. The last answer is one of them.
-func (e *explainer) core(answers []int) []int {
-	last := answers[len(answers)-1]
-	rest := slices.Clone(answers[:len(answers)-1])
-	slices.Reverse(rest)
-	slices.SortStableFunc(rest, func(a, b int) int { return e.rank(a) - e.rank(b) })
-	return append(e.quickXplain([]int{last}, true, rest), last)
+	slices.Reverse(answers)
+	// Most contradictions are short in time, and few answers make a cheap question.
+	for n := 1; n < len(answers); n *= 2 {
+		if e.excluded(answers[:n], nil) {
+			answers = answers[:n]
+			break
+		}
+	}
+	slices.SortStableFunc(answers, func(a, b int) int { return e.rank(a) - e.rank(b) })
+	core := e.quickXplain(nil, false, answers)
+	slices.Sort(core)
+	return core
 }
 
 // rank orders answers by how much they say to people: changes first, then what
@@ -119,6 +120,9 @@ func (e *explainer) sentence(core []int) string {
 	switch n := len(core); {
 	case n == 1:
 		text = fmt.Sprintf("%s has no explanation: until it was answered the %s can only have been %s", e.name(last), name, then)
+		if len(states[last]) > mostListed {
+			text = fmt.Sprintf("%s has no explanation: until it was answered the %s was in no state that allows it", e.name(last), name)
+		}
 	case n == 2 && e.apart(core):
 		text = fmt.Sprintf("%s was sent after %s had been answered, and cannot have come after it: the %s was then %s", e.name(last), e.name(core[0]), name, then)
 	case n == 2:
@@ -137,7 +141,7 @@ func (e *explainer) sentence(core []int) string {
 		}
 		text = fmt.Sprintf("%s and %s exclude each other (%s): after all but the last the %s is %s", strings.Join(names[:n-1], ", "), names[n-1], how, name, then)
 	default:
-		text = fmt.Sprintf("%d answers exclude each other, the last of them %s: after all others the %s is %s", n, e.name(last), name, then)
+		text = fmt.Sprintf("%s is the first answer that no order explains, given %d answers before it", e.name(last), n-1)
 	}
 	if others := e.sent() - len(core); others > 0 {
 		text += ", whatever the other " + plural(others, "call") + " did"
@@ -149,7 +153,7 @@ func (e *explainer) sentence(core []int) string {
 // last one that has no place yet.
 func (e *explainer) lastStates(core []int) map[int][]int32 {
 	states := map[int][]int32{}
-	e.states = max(e.states, mostWords/10)
+	e.states = max(e.states, mostProbe)
 	e.excluded(core, func(s *search, state int32) {
 		if s.left != 1 {
 			return
@@ -162,9 +166,11 @@ func (e *explainer) lastStates(core []int) map[int][]int32 {
 	return states
 }
 
+// mostListed is how many states a sentence lists.
+const mostListed = 3
+
 // either lists states.
 func (e *explainer) either(states []int32) string {
-	const most = 3
 	texts := []string{}
 	for _, s := range states {
 		if text := e.h.t.describe(s); !slices.Contains(texts, text) {
@@ -174,8 +180,8 @@ func (e *explainer) either(states []int32) string {
 	switch n := len(texts); {
 	case n == 0:
 		return "in no state that it could be found in"
-	case n > most:
-		return strings.Join(texts[:most], ", or ") + fmt.Sprintf(", or in one of %d other states", n-most)
+	case n > mostListed:
+		return strings.Join(texts[:mostListed], ", or ") + fmt.Sprintf(", or in one of %d other states", n-mostListed)
 	}
 	return strings.Join(texts, ", or ")
 }
@@ -210,15 +216,6 @@ func (h *history) describe(i int) string {
 		return h.calls[i].Text
 	}
 	return h.t.m.Describe(h.calls[i])
-}
-
-// numbers gives 0 to n-1.
-func numbers(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
