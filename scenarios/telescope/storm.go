@@ -10,6 +10,9 @@ import (
 	"github.com/overbook/overbook/harness"
 )
 
+// turn is the step in which a member books the slot, or cancels it if it has it.
+const turn = "turn"
+
 // A step is one action of a client in a storm, on the n-th slot of the plan.
 type step struct {
 	Do   string `json:"do"`
@@ -53,10 +56,10 @@ func chooseStorm(rng *rand.Rand, p harness.Params) (any, error) {
 		return list
 	}
 	for range p.Int("users") {
-		c.Members = append(c.Members, deal([]string{kindBook, kindBook, kindCancel, kindCancel, kindRead}))
+		c.Members = append(c.Members, deal([]string{turn, turn, turn, turn, kindCancel, kindRead}))
 	}
 	for range p.Int("staff") {
-		c.Staff = append(c.Staff, deal([]string{kindClose, kindReopen, kindReopen, kindRead}))
+		c.Staff = append(c.Staff, deal([]string{kindClose, kindReopen, kindReopen, kindReopen, kindRead}))
 	}
 	return c, nil
 }
@@ -96,23 +99,27 @@ func driveStorm(ctx context.Context, env harness.Env) error {
 	return ctx.Err()
 }
 
-// memberSteps goes through one member's steps. Who is to cancel and has nothing
-// on the slot reads it.
+// memberSteps goes through one member's steps. What it has it cancels at its
+// next turn; who is to cancel outside its turn does so with a booking that is
+// over, and reads when there is none.
 func memberSteps(ctx context.Context, env harness.Env, n int, c stormChoices) (ops []harness.Operation) {
 	who := member(n)
-	held := map[int]string{} // booking by the slot's place in the plan
+	held, over := map[int]string{}, map[int]string{} // bookings by the slot's place in the plan
 	for i, s := range c.Members[n] {
 		id := c.Slots[s.Slot].ID
 		r := readSlot(n, who, id)
 		switch {
-		case s.Do == kindBook:
-			r = book(n, who, id, keyOf("book", i))
-		case s.Do == kindCancel && held[s.Slot] != "":
+		case s.Do == turn && held[s.Slot] != "":
 			r = cancel(n, who, held[s.Slot], keyOf("cancel", i))
+			held[s.Slot], over[s.Slot] = "", held[s.Slot]
+		case s.Do == turn:
+			r = book(n, who, id, keyOf("book", i))
+		case s.Do == kindCancel && over[s.Slot] != "":
+			r = cancel(n, who, over[s.Slot], keyOf("cancel", i))
 		}
 		op := env.Do(ctx, r)
 		if b, err := bookingOf(op); err == nil {
-			held[s.Slot] = b.BookingID // also one that was cancelled is tried again
+			held[s.Slot] = b.BookingID
 		}
 		ops = append(ops, op)
 	}

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/stubs/email"
 )
 
 // tables are dumped into each record.
 var tables = []string{
 	"observing_slots", "active_reservations", "member_quotas", "booking_operations", "audit_history", "outbox",
-	"email_deliveries", "slot_schedule", "schedule_refreshes",
+	"email_deliveries", "slot_schedule", // schedule_refreshes has a row as soon as a server runs
 }
 
 // settle: whatever a request or a worker began is over. That the schedule has
@@ -77,7 +78,7 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 		replicas = p.Int(paramReplicas.Name)
 	}
 	t := harness.Topology{
-		Design: "telescope", Replicas: replicas, Doubles: nil,
+		Design: "telescope", Replicas: replicas, Doubles: []harness.Double{email.Double()},
 		Server: map[string]string{"POOL_SIZE": strconv.Itoa(max(8, 24/replicas)), "TELESCOPE_PROJECTION_INTERVAL": "100ms"},
 	}
 	maps.Copy(t.Server, server)
