@@ -53,12 +53,17 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	b.WriteString("\n")
 	writeFigures(b, r)
 	if rec, ok := recordOf(o.Records, r); ok {
-		for _, line := range pointLines(rec) {
-			b.WriteString("  " + line + "\n")
-		}
+		writeLines(b, faultLines(r, rec))
+		writeLines(b, pointLines(r, rec, !o.Verbose))
 	}
 	fmt.Fprintf(b, "  replay    %s\n", cmp.Or(oneLine(r.Replay), "not recorded"))
 	fmt.Fprintf(b, "  report    %s\n", cmp.Or(oneLine(r.Report), oneLine(r.RunDir), "not kept"))
+}
+
+func writeLines(b *strings.Builder, lines []string) {
+	for _, line := range lines {
+		b.WriteString(strings.TrimRight("  "+line, " ") + "\n")
+	}
 }
 
 // alike joins checks that are Unknown for the same reason in the same words:
@@ -136,12 +141,15 @@ func checkDetails(r harness.Result, v harness.Verdict, o TextOptions, seen map[s
 	for _, l := range fullRows(rec, ok, v) {
 		lines = append(lines, strings.Split(printable(l), "\n")...)
 	}
-	if ids := named(v); checked(v) == harness.Failed || len(ids) > 0 {
+	if ids, of := shownOps(v, rec); checked(v) == harness.Failed || len(ids) > 0 {
 		key := strings.Join(ids, " ")
 		if above := seen[key]; above != "" && key != "" {
 			lines = append(lines, "operations and interleaving: those of "+above+", above")
 		} else {
 			seen[key] = oneLine(v.ID)
+			if of > 1 {
+				lines = append(lines, fmt.Sprintf("the first of %d crash points in the evidence:", of))
+			}
 			lines = append(lines, operationLines(rec, v, ids)...)
 			lines = append(lines, interleavingLines(rec, ok, ids)...)
 		}

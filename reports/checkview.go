@@ -20,6 +20,7 @@ type checkView struct {
 	Advice       string
 	Evidence     []evidenceView
 	More         string
+	First        string // of which piece of evidence operations and interleaving are
 	Operations   *tableView
 	Interleaving []string
 	Rule         string
@@ -58,7 +59,10 @@ func checkOf(id string, v harness.Verdict, rec harness.Record, have bool) checkV
 	if broken != nil {
 		c.Evidence = append(c.Evidence, evidenceView{Table: broken})
 	}
-	if ids := named(v); len(ids) > 0 || status == harness.Failed {
+	if ids, of := shownOps(v, rec); len(ids) > 0 || status == harness.Failed {
+		if of > 1 {
+			c.First = fmt.Sprintf("The first of %d crash points in the evidence:", of)
+		}
 		c.Operations = operationTable(rec, ids)
 		c.Interleaving = interleavingLines(rec, have, ids)
 	}
@@ -121,8 +125,9 @@ func cellText(v any) string {
 
 // operationTable is the operations that the evidence names, or nil.
 func operationTable(rec harness.Record, ids []string) *tableView {
+	from := originOf(ids, rec)
 	t := &tableView{
-		Caption: "Operations, in µs since the release of their burst",
+		Caption: operationsCaption(rec, from),
 		Head:    []string{"op", "client", "call", "answer", "outcome", "sent", "answered"},
 		Numeric: []bool{false, true, false, false, false, true, true},
 	}
@@ -135,7 +140,7 @@ func operationTable(rec harness.Record, ids []string) *tableView {
 		if found++; found > operationsShown {
 			continue
 		}
-		zero := zeroOf(op, released, rec)
+		zero := zeroOf(op, released, from)
 		sent, answered := "not sent", "no whole answer"
 		if op.Sent != 0 {
 			sent = micros(op.Sent - zero)
@@ -155,6 +160,13 @@ func operationTable(rec harness.Record, ids []string) *tableView {
 		return nil
 	}
 	return t
+}
+
+func operationsCaption(rec harness.Record, from origin) string {
+	if len(rec.History.Bursts) > 0 {
+		return "Operations, in µs since the release of their burst"
+	}
+	return fmt.Sprintf("Operations, in µs since %s at %s of the run", cmp.Or(from.what, "the start"), offset(from.at))
 }
 
 // answerText is the status and the body, on one line.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/xml"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -125,11 +126,12 @@ func TestGitHubShowsTheWorstTen(t *testing.T) {
 func TestGitHubCantBeForged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var b bytes.Buffer
-		if err := reports.GitHub(&b, anySuite(t)); err != nil {
+		if err := reports.GitHubPage(&b, anyPage(t)); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
-			if !strings.HasPrefix(line, "::error ") && !strings.HasSuffix(line, "more did not pass; the summary has them all\n") {
+			ours := strings.HasPrefix(line, "::error ") || strings.HasPrefix(line, "::notice ") && strings.Contains(line, "::crash points of a")
+			if !ours && !strings.HasSuffix(line, "; the summary has them all\n") {
 				t.Fatalf("forged line %q", line)
 			}
 			if strings.ContainsAny(strings.TrimSuffix(line, "\n"), "\r\x1b\x00") {
@@ -150,15 +152,17 @@ func TestNothingToAnnotateWhenAllPassed(t *testing.T) {
 	}
 }
 
-// TestMarkdownKeepsItsTable: no text breaks a row, a fence, or lets markup through.
-func TestMarkdownKeepsItsTable(t *testing.T) {
+// TestMarkdownKeepsItsTables: no text breaks a row, a fence, or lets markup
+// through that is not ours.
+func TestMarkdownKeepsItsTables(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := anySuite(t)
+		p := anyPage(t)
 		var b bytes.Buffer
-		if err := reports.Markdown(&b, s); err != nil {
+		if err := reports.MarkdownPage(&b, p); err != nil {
 			t.Fatal(err)
 		}
-		rows, fence := 0, ""
+		rows, fence := map[int]int{}, "" // by bars
+		enumerations, open := 0, 0
 		for line := range strings.Lines(b.String()) {
 			line = strings.TrimSuffix(line, "\n")
 			switch {
@@ -168,25 +172,52 @@ func TestMarkdownKeepsItsTable(t *testing.T) {
 				}
 			case strings.HasPrefix(line, "```"):
 				fence = strings.TrimSuffix(line, "text")
+			case line == "<details><summary>the points</summary>":
+				enumerations++
+				open++
+			case line == "</details>":
+				open--
 			default:
 				if strings.HasPrefix(line, "| ") {
-					rows++
-					bars := strings.Count(strings.ReplaceAll(line, `\\`, ""), "|") - strings.Count(strings.ReplaceAll(line, `\\`, ""), `\|`)
-					if bars != 10 {
-						t.Fatalf("a row of %d bars: %q", bars, line)
-					}
+					rows[strings.Count(strings.ReplaceAll(line, `\\`, ""), "|")-strings.Count(strings.ReplaceAll(line, `\\`, ""), `\|`)]++
 				}
 				if strings.Contains(line, "<") {
 					t.Fatalf("markup in %q", line)
 				}
 			}
 		}
-		want := 0
-		if len(s.Scenarios) > 0 {
-			want = len(s.Scenarios) + 2
+		if n := len(p.Suite.Scenarios); n > 0 && rows[10] != n+2 || rows[8] < 3*enumerations || fence != "" || open != 0 {
+			t.Fatalf("rows by bars %v for %d scenarios and %d enumerations, open fence %q, %d open details", rows, n, enumerations, fence, open)
 		}
-		if rows != want || fence != "" {
-			t.Fatalf("%d rows for %d scenarios, open fence %q", rows, len(s.Scenarios), fence)
+		delete(rows, 10)
+		delete(rows, 8)
+		if len(rows) > 0 {
+			t.Fatalf("rows that are of no table, by bars: %v", rows)
 		}
 	})
+}
+
+// TestEnumerationsAreNoticed: also where all passed, a line for each, up to ten.
+func TestEnumerationsAreNoticed(t *testing.T) {
+	p := crashPage()
+	var b bytes.Buffer
+	if err := reports.GitHubPage(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"::notice title=PASS telescope/booking-crash::crash points of a booking: 16 of 16\n",
+		"::notice title=FAIL telescope/booking-crash::crash points of a booking: 20 of 20, 6 went wrong\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("want %q in:\n%s", want, b.String())
+		}
+	}
+	p.Suite.Scenarios = slices.Repeat(p.Suite.Scenarios[:1], 12)
+	b.Reset()
+	if err := reports.GitHubPage(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(b.String(), "::notice "); n != 10 || !strings.HasSuffix(b.String(), "\n2 more enumerations; the summary has them all\n") {
+		t.Errorf("%d notices in:\n%s", n, b.String())
+	}
 }

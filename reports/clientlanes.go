@@ -21,7 +21,8 @@ type clientLane struct {
 const hitLanes = 12
 
 // counterexample draws the clients that the evidence names, each with the
-// upstream calls of its operations below it.
+// upstream calls of its operations below it, and then the database sessions that
+// they used.
 func (s *sketch) counterexample(rec harness.Record, lanes []clientLane) {
 	top, drawn := 0, 0
 	for _, l := range lanes {
@@ -47,6 +48,7 @@ func (s *sketch) counterexample(rec harness.Record, lanes []clientLane) {
 		s.y += 3
 	}
 	if drawn > 0 {
+		s.sessions(rec)
 		s.Bands = append(s.Bands, laneBand{top - 2, s.y - top + 1})
 		s.y += laneGap
 	}

@@ -13,10 +13,14 @@ import (
 // githubAnnotations is how many annotations GitHub shows for one step.
 const githubAnnotations = 10
 
-// GitHub writes workflow commands (::error) for the ten worst checks that did
-// not pass; violations come before unknowns. What is left out is counted on a
-// last, plain line.
-func GitHub(w io.Writer, s harness.Suite) error {
+// GitHub writes the suite as [GitHubPage] does, without records.
+func GitHub(w io.Writer, s harness.Suite) error { return GitHubPage(w, Page{Suite: s}) }
+
+// GitHubPage writes workflow commands: ::error for the ten worst checks that
+// did not pass, violations before unknowns, and ::notice for up to ten
+// enumerations of crash points. What is left out is counted on a plain line.
+func GitHubPage(w io.Writer, page Page) error {
+	s := page.Suite
 	type finding struct {
 		result  harness.Result
 		verdict harness.Verdict
@@ -43,10 +47,31 @@ func GitHub(w io.Writer, s harness.Suite) error {
 		}
 		b.WriteString(annotation(f.result, f.verdict) + "\n")
 	}
+	notices := enumerationNotices(page)
+	for i, n := range notices {
+		if i == githubAnnotations {
+			fmt.Fprintf(&b, "%d more enumerations; the summary has them all\n", len(notices)-i)
+			break
+		}
+		b.WriteString(n + "\n")
+	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write GitHub annotations: %w", err)
 	}
 	return nil
+}
+
+// enumerationNotices says of each enumeration how much of it was done.
+func enumerationNotices(page Page) []string {
+	var notices []string
+	for _, r := range page.Suite.Scenarios {
+		rec, _ := recordOf(page.Records, r)
+		for _, n := range enumerationsOf(r, rec) {
+			title := marks[severity(r)].word + " " + r.Name
+			notices = append(notices, "::notice title="+githubProperty(oneLine(title))+"::"+githubData(n.line()))
+		}
+	}
+	return notices
 }
 
 func annotation(r harness.Result, v harness.Verdict) string {

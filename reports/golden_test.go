@@ -35,7 +35,7 @@ func golden(t *testing.T, name string, got []byte) {
 }
 
 func TestGolden(t *testing.T) {
-	p := page()
+	p, crash := page(), crashPage()
 	for _, c := range []struct {
 		file  string
 		write func(*bytes.Buffer) error
@@ -48,6 +48,13 @@ func TestGolden(t *testing.T) {
 			return reports.Text(b, p.Suite, reports.TextOptions{Color: true, Width: 100, Records: p.Records})
 		}},
 		{"markdown.golden", func(b *bytes.Buffer) error { return reports.Markdown(b, p.Suite) }},
+		{"crash_text.golden", func(b *bytes.Buffer) error {
+			return reports.Text(b, crash.Suite, reports.TextOptions{Records: crash.Records})
+		}},
+		{"crash_text_verbose.golden", func(b *bytes.Buffer) error {
+			return reports.Text(b, crash.Suite, reports.TextOptions{Verbose: true, Records: crash.Records})
+		}},
+		{"crash_markdown.golden", func(b *bytes.Buffer) error { return reports.MarkdownPage(b, crash) }},
 		{"junit.golden", func(b *bytes.Buffer) error { return reports.JUnit(b, p.Suite) }},
 		{"github.golden", func(b *bytes.Buffer) error { return reports.GitHub(b, p.Suite) }},
 		{"suite_json.golden", func(b *bytes.Buffer) error { return reports.JSON(b, p.Suite) }},

@@ -6,31 +6,40 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/overbook/overbook/harness"
 )
 
-// momentsShown bounds the wire moments that are printed under a check; a
-// transaction of a booking has a dozen.
-const momentsShown = 40
+// Bounds of an interleaving. Of a long one its beginning and its end are
+// printed: how the operations met, and how it ended.
+const (
+	momentsFirst = 40
+	momentsLast  = 20
+	placeRunes   = 28 // of the column that says where
+	opRunes      = 24 // of the column with the operation
+)
 
-// waitedLong is how long a statement must have been in Postgres for that to be told.
+// waitedLong is how long a statement must have been held by the wire, or must
+// have been in Postgres, for that to be told.
 const waitedLong = 2 * time.Millisecond
 
 // A moment is one thing that a wire saw, for an interleaving.
 type moment struct {
-	at   time.Duration
-	text string
+	at    time.Duration
+	op    string // "" for what became of servers and of faults
+	place string // "sut-1 session 3", "sut-1 > pyxis", "sut-1"
+	text  string
 }
 
 // moments is what the wires saw of the operations, in order of time, and what
-// became of the servers meanwhile. It says which wires those were.
+// became of servers and faults meanwhile. It says which wires those were.
 func moments(rec harness.Record, ids []string) (seen []moment, wires string) {
 	calls := callMoments(rec, ids)
 	statements := statementMoments(rec, ids)
 	switch {
 	case len(calls) > 0 && len(statements) > 0:
-		wires = "the wires"
+		wires = "the upstream and Postgres wires"
 	case len(statements) > 0:
 		wires = "the Postgres wire"
 	default:
@@ -42,14 +51,59 @@ func moments(rec harness.Record, ids []string) (seen []moment, wires string) {
 	if len(seen) == 0 {
 		return nil, wires
 	}
-	first, last := seen[0].at, seen[len(seen)-1].at
-	for _, e := range rec.History.Events {
-		if e.Kind == harness.EventProcess && e.At > first && e.At < last {
-			seen = append(seen, moment{e.At, "        " + oneLine(e.Text)})
-		}
-	}
+	seen = append(seen, eventMoments(rec, ids, seen[0].at, seen[len(seen)-1].at)...)
 	slices.SortStableFunc(seen, byTime)
 	return seen, wires
+}
+
+// eventMoments is what became of servers and faults from the first to the last
+// moment, without the faults that a moment tells already. The next fault at the
+// server of an operation that got no answer belongs to it: it struck after the
+// last statement.
+func eventMoments(rec harness.Record, ids []string, first, last time.Duration) (seen []moment) {
+	lost := map[string]bool{} // servers that owe an answer
+	for _, op := range rec.History.Operations {
+		if slices.Contains(ids, op.ID) && op.Answered == 0 && op.Server != "" {
+			lost[op.Server] = true
+		}
+	}
+	told := faultsOf(rec, ids)
+	events := slices.Clone(rec.History.Events)
+	slices.SortStableFunc(events, func(a, b harness.Event) int { return cmp.Compare(a.At, b.At) })
+	for _, e := range events {
+		fault := tookPlace(e)
+		switch {
+		case e.At < first || !fault && e.Kind != harness.EventProcess:
+			continue
+		case fault && slices.ContainsFunc(told, func(known string) bool { return strings.HasPrefix(e.Text, known) }):
+			lost[e.Subject] = false
+			continue
+		case e.At > last && (!fault || !lost[e.Subject]):
+			continue
+		}
+		text := oneLine(e.Text)
+		if fault {
+			text = "fault: " + shortened(faultText(text), 120)
+			lost[e.Subject] = lost[e.Subject] && e.At <= last
+		}
+		seen = append(seen, moment{e.At, "", oneLine(e.Subject), text})
+	}
+	return seen
+}
+
+// faultsOf is the faults that struck calls and statements of the operations.
+func faultsOf(rec harness.Record, ids []string) (faults []string) {
+	for _, c := range rec.Upstream {
+		if c.Fault != "" && slices.Contains(ids, c.Op) {
+			faults = append(faults, c.Fault)
+		}
+	}
+	for _, u := range rec.Postgres {
+		if u.Fault != "" && slices.Contains(ids, u.Op) {
+			faults = append(faults, u.Fault)
+		}
+	}
+	return faults
 }
 
 func callMoments(rec harness.Record, ids []string) (seen []moment) {
@@ -57,45 +111,87 @@ func callMoments(rec harness.Record, ids []string) (seen []moment) {
 		if !slices.Contains(ids, c.Op) {
 			continue
 		}
-		what := oneLine(fmt.Sprintf("%s: %s %s %s by %s", c.Op, c.Upstream, c.Method, c.Path, c.Caller))
-		seen = append(seen, moment{c.Received, what + "  received"})
-		if c.Accepted != 0 {
-			seen = append(seen, moment{c.Accepted, what + fmt.Sprintf("  -> %d", c.Status)})
+		place := oneLine(c.Caller + " > " + c.Upstream)
+		what := oneLine(c.Method + " " + c.Path)
+		add := func(at time.Duration, text string) {
+			seen = append(seen, moment{at, oneLine(c.Op), place, what + "  " + text})
 		}
+		fault := ""
 		if c.Fault != "" {
-			seen = append(seen, moment{cmp.Or(c.Accepted, c.Received), what + "  fault: " + oneLine(c.Fault)})
+			fault = "  fault: " + faultText(oneLine(c.Fault))
+		}
+		switch {
+		case c.Accepted != 0 && c.Answered == 0:
+			add(c.Received, "received")
+			add(c.Accepted, fmt.Sprintf("-> %d, and %s did not get it", c.Status, oneLine(c.Caller))+fault)
+		case c.Accepted != 0:
+			add(c.Received, "received")
+			add(c.Accepted, fmt.Sprintf("-> %d", c.Status)+fault)
+		case c.Err != "":
+			add(c.Received, "received, no answer ("+shortened(oneLine(c.Err), 60)+")"+fault)
+		default:
+			add(c.Received, "received, no answer"+fault)
 		}
 	}
 	return seen
 }
 
-// statementMoments has a line for each unit that did something, at the instant
-// at which it was handed to Postgres, and one more for the end of a long wait.
 func statementMoments(rec harness.Record, ids []string) (seen []moment) {
 	for _, u := range rec.Postgres {
-		if !u.Step() || !slices.Contains(ids, u.Op) {
-			continue
+		if u.Step() && slices.Contains(ids, u.Op) {
+			seen = append(seen, unitMoments(u)...)
 		}
-		what := oneLine(fmt.Sprintf("%s: %s session %d: %s", u.Op, u.Server, u.Session, sqlText(u)))
-		outcome := oneLine(unitOutcome(u))
-		at := cmp.Or(u.Forwarded, u.Arrived)
-		if waited := u.Answered - u.Forwarded; u.Answered != 0 && u.Forwarded != 0 && waited >= waitedLong {
-			seen = append(seen, moment{at, what + "  sent"})
-			at, outcome = u.Answered, outcome+fmt.Sprintf(" (after %.1f ms)", float64(waited)/float64(time.Millisecond))
-		}
-		if u.Fault != "" {
-			outcome += "  fault: " + oneLine(u.Fault)
-		}
-		seen = append(seen, moment{at, what + "  -> " + outcome})
 	}
 	return seen
 }
 
-// sqlText is what a unit executes, shortened; a long batch by its ends.
+// unitMoments is a unit at the instant at which it was handed to Postgres, and
+// lines of their own for what took long: being held before Postgres, waiting in
+// it, being held on the way back.
+func unitMoments(u harness.Unit) (seen []moment) {
+	place := oneLine(fmt.Sprintf("%s session %d", u.Server, u.Session))
+	sql := sqlText(u)
+	add := func(at time.Duration, parts ...string) {
+		seen = append(seen, moment{at, oneLine(u.Op), place, strings.Join(parts, "  ")})
+	}
+	end := "-> " + unitOutcome(u)
+	if u.Answered != 0 && u.Delivered == 0 {
+		end += ", and " + oneLine(u.Server) + " did not get this answer"
+	}
+	if u.Fault != "" {
+		end += "  fault: " + faultText(oneLine(u.Fault))
+	}
+	at := u.Forwarded
+	switch held := u.Forwarded - u.Arrived; {
+	case u.Forwarded == 0:
+		add(u.Arrived, sql, end)
+		return seen
+	case held >= waitedLong:
+		add(u.Arrived, sql, "here, held")
+		sql += "  let go after " + span(held)
+	}
+	if waited := u.Answered - u.Forwarded; u.Answered != 0 && waited >= waitedLong {
+		add(at, sql, "given to Postgres")
+		at, end = u.Answered, end+" after "+span(waited)
+		sql = sqlText(u)
+	}
+	add(at, sql, end)
+	if held := u.Delivered - u.Answered; u.Answered != 0 && u.Delivered != 0 && held >= waitedLong {
+		add(u.Delivered, sqlText(u), "its answer let go after "+span(held))
+	}
+	return seen
+}
+
+// sqlText is what a unit executes with its parameters, shortened; a long batch
+// by its ends.
 func sqlText(u harness.Unit) string {
 	texts := make([]string, 0, len(u.Statements))
 	for _, s := range u.Statements {
-		texts = append(texts, shortened(oneLine(s.SQL), 70))
+		text := shortened(oneLine(s.SQL), 80)
+		if len(s.Params) > 0 {
+			text += " [" + shortened(oneLine(strings.Join(s.Params, ", ")), 60) + "]"
+		}
+		texts = append(texts, text)
 	}
 	if n := len(texts); n > 3 {
 		return fmt.Sprintf("%s; ... %d more ...; %s", texts[0], n-2, texts[n-1])
@@ -103,21 +199,36 @@ func sqlText(u harness.Unit) string {
 	return strings.Join(texts, "; ")
 }
 
-// unitOutcome is what Postgres said to the last statement that was answered.
+// unitOutcome is what Postgres said to the last statement that was answered,
+// and what kept it from saying more.
 func unitOutcome(u harness.Unit) string {
-	for _, s := range slices.Backward(u.Statements) {
+	lost := ""
+	if u.Err != "" {
+		lost = shortened(oneLine(u.Err), 60)
+	}
+	for i, s := range slices.Backward(u.Statements) {
+		of := ""
+		if len(u.Statements) > 1 {
+			of = fmt.Sprintf("%d of %d: ", i+1, len(u.Statements))
+		}
 		switch {
 		case s.Code != "":
-			return s.Code + " " + shortened(oneLine(s.Text), 60)
+			return of + "ERROR " + oneLine(s.Code) + " " + shortened(oneLine(s.Text), 80)
+		case s.Tag != "" && lost != "":
+			return of + oneLine(s.Tag) + ", then " + lost
+		case s.Tag != "" && u.Before == "I" && u.Committed:
+			return of + oneLine(s.Tag) + ", committed"
 		case s.Tag != "":
-			return s.Tag
+			return of + oneLine(s.Tag)
 		}
 	}
 	switch {
+	case u.Forwarded == 0 && lost != "":
+		return "not given to Postgres (" + lost + ")"
 	case u.Forwarded == 0:
 		return "not given to Postgres"
-	case u.Err != "":
-		return shortened(oneLine(u.Err), 60)
+	case lost != "":
+		return "no answer: " + lost
 	}
 	return "no answer"
 }
@@ -135,17 +246,22 @@ func interleavingLines(rec harness.Record, have bool, ids []string) []string {
 	if len(seen) == 0 {
 		return []string{"interleaving: none recorded, no wire saw these operations"}
 	}
-	zero := zeroOfAll(ids, rec)
-	lines := []string{fmt.Sprintf("interleaving, as %s saw it:", wires)}
-	if zero != 0 {
-		lines[0] = fmt.Sprintf("interleaving, as %s saw it, from the release at %s of the run:", wires, offset(zero))
+	from := originOf(ids, rec)
+	lines := []string{fmt.Sprintf("interleaving, as %s saw it%s:", wires, from.words())}
+	ops, places := 0, 0
+	for _, m := range seen {
+		ops = max(ops, min(opRunes, utf8.RuneCountInString(m.op)))
+		places = max(places, min(placeRunes, utf8.RuneCountInString(m.place)))
 	}
+	out := len(seen) - momentsFirst - momentsLast
 	for i, m := range seen {
-		if i == momentsShown {
-			lines = append(lines, fmt.Sprintf("  and %d more moments, all in the run directory", len(seen)-i))
-			break
+		if out > 0 && i >= momentsFirst && i < momentsFirst+out {
+			if i == momentsFirst {
+				lines = append(lines, fmt.Sprintf("  %14s  %d moments are left out here, all are in the run directory", "...", out))
+			}
+			continue
 		}
-		lines = append(lines, fmt.Sprintf("  %14s  %s", offset(m.at-zero), m.text))
+		lines = append(lines, fmt.Sprintf("  %14s  %-*s  %-*s  %s", offset(m.at-from.at), ops, shortened(m.op, opRunes), places, shortened(m.place, placeRunes), m.text))
 	}
 	return lines
 }

@@ -10,9 +10,14 @@ import (
 	"github.com/overbook/overbook/harness"
 )
 
-// Markdown writes the suite as summary.md, for step summaries of CI: one
-// table of scenarios, then a section for each that did not pass.
-func Markdown(w io.Writer, s harness.Suite) error {
+// Markdown writes the suite as [MarkdownPage] does, without records.
+func Markdown(w io.Writer, s harness.Suite) error { return MarkdownPage(w, Page{Suite: s}) }
+
+// MarkdownPage writes the page as summary.md, for step summaries of CI: one
+// table of scenarios, a line for each enumeration of crash points with its
+// table folded away, then a section for each scenario that did not pass.
+func MarkdownPage(w io.Writer, page Page) error {
+	s := page.Suite
 	var b strings.Builder
 	m := marks[overall(s)]
 	fmt.Fprintf(&b, "## %s %s · %s\n\n", m.sign, m.word, mdText(cmp.Or(s.Tool, "overbook")))
@@ -23,6 +28,11 @@ func Markdown(w io.Writer, s harness.Suite) error {
 	}
 	for _, r := range s.Scenarios {
 		b.WriteString(mdRow(r))
+	}
+	for _, r := range s.Scenarios {
+		if rec, ok := recordOf(page.Records, r); ok {
+			mdPoints(&b, r, rec)
+		}
 	}
 	for _, r := range s.Scenarios {
 		if severity(r) != harness.Pass {
@@ -54,6 +64,25 @@ func mdRow(r harness.Result) string {
 	}
 	return fmt.Sprintf("| %s %s | %s | %d of %d | %s | %s | %s | %s | %s | %s |\n", m.sign, m.word, mdText(r.Name), passed, len(r.Checks),
 		mdText(tallyLine(r.Responses)), mdText(strings.Join(upstream, ", ")), p50, p95, n, millis(r.DurationMS))
+}
+
+// mdPoints writes what was enumerated in a scenario. The blank lines let the
+// table in the HTML be read as Markdown.
+func mdPoints(b *strings.Builder, r harness.Result, rec harness.Record) {
+	for _, n := range enumerationsOf(r, rec) {
+		line := mdText(r.Name + ": " + n.line())
+		fmt.Fprintf(b, "\n%s\n\n<details><summary>the points</summary>\n\n", line)
+		b.WriteString("| verdict | number | fault | where | first answer | there before the retry | retry |\n")
+		b.WriteString("| --- | ---: | --- | --- | --- | --- | --- |\n")
+		for _, row := range n.Rows[:min(len(n.Rows), pointsShown)] {
+			fmt.Fprintf(b, "| %s | %d | %s | %s | %s | %s | %s |\n", mdText(row.Mark), row.Number, mdText(row.Action), mdText(row.At),
+				mdText(row.First), row.There, mdText(row.Retry))
+		}
+		if left := len(n.Rows) - pointsShown; left > 0 {
+			fmt.Fprintf(b, "\nand %d more, all in the run directory\n", left)
+		}
+		b.WriteString("\n</details>\n")
+	}
 }
 
 func mdSection(b *strings.Builder, r harness.Result) {

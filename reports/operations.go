@@ -47,7 +47,7 @@ func releases(rec harness.Record) map[string]time.Duration {
 // their burst or else of the first burst.
 func operationLines(rec harness.Record, v harness.Verdict, ids []string) []string {
 	var lines []string
-	released := releases(rec)
+	released, from := releases(rec), originOf(ids, rec)
 	for _, op := range rec.History.Operations {
 		if !slices.Contains(ids, op.ID) || mentioned(v, op.ID) {
 			continue
@@ -57,11 +57,18 @@ func operationLines(rec harness.Record, v harness.Verdict, ids []string) []strin
 			break
 		}
 		if len(lines) == 0 {
-			lines = append(lines, "operations, timed from the release of their burst:")
+			lines = append(lines, operationsHead(rec, from))
 		}
-		lines = append(lines, "  "+operationLine(op, zeroOf(op, released, rec)))
+		lines = append(lines, "  "+operationLine(op, zeroOf(op, released, from)))
 	}
 	return lines
+}
+
+func operationsHead(rec harness.Record, from origin) string {
+	if len(rec.History.Bursts) > 0 {
+		return "operations, timed from the release of their burst:"
+	}
+	return "operations" + from.words() + ":"
 }
 
 // mentioned reports whether the evidence prints the operation already.
@@ -76,15 +83,13 @@ func mentioned(v harness.Verdict, id string) bool {
 	return false
 }
 
-// zeroOf is the instant from which an operation's times are told.
-func zeroOf(op harness.Operation, released map[string]time.Duration, rec harness.Record) time.Duration {
+// zeroOf is the instant from which an operation's times are told: the release
+// of its own burst, else that of all.
+func zeroOf(op harness.Operation, released map[string]time.Duration, from origin) time.Duration {
 	if at, ok := released[op.Burst]; ok {
 		return at
 	}
-	if len(rec.History.Bursts) > 0 {
-		return rec.History.Bursts[0].Released
-	}
-	return 0
+	return from.at
 }
 
 func operationLine(op harness.Operation, zero time.Duration) string {
@@ -118,17 +123,39 @@ func interval(op harness.Operation, zero time.Duration) string {
 	}
 }
 
-// zeroOfAll is the release of the first burst that one of the operations
-// belongs to, else of the first burst at all; 0 without bursts.
-func zeroOfAll(ids []string, rec harness.Record) time.Duration {
-	released := releases(rec)
-	if len(released) == 0 {
-		return 0
+// An origin is the instant from which the times of some operations are told.
+type origin struct {
+	at   time.Duration
+	what string // "the release", "the first request"; "" for the start of the run
+}
+
+// words ends a heading.
+func (o origin) words() string {
+	if o.what == "" {
+		return ""
 	}
+	return fmt.Sprintf(", from %s at %s of the run", o.what, offset(o.at))
+}
+
+// originOf is the release of the first burst that one of the operations
+// belongs to, else of the first burst at all; without bursts the first of them
+// that was sent.
+func originOf(ids []string, rec harness.Record) origin {
+	released := releases(rec)
+	var first origin
 	for _, op := range rec.History.Operations {
-		if at, ok := released[op.Burst]; ok && slices.Contains(ids, op.ID) {
-			return at
+		if !slices.Contains(ids, op.ID) {
+			continue
+		}
+		if at, ok := released[op.Burst]; ok {
+			return origin{at, "the release"}
+		}
+		if op.Sent != 0 && (first.what == "" || op.Sent < first.at) {
+			first = origin{op.Sent, "the first request"}
 		}
 	}
-	return rec.History.Bursts[0].Released
+	if len(released) > 0 {
+		return origin{rec.History.Bursts[0].Released, "the release"}
+	}
+	return first
 }

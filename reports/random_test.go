@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/reports"
 )
 
 // hostile is text as a server under attack, or attacking, might send it.
@@ -82,8 +83,50 @@ func anyRecord(t *rapid.T) harness.Record {
 	for range rapid.IntRange(0, 3).Draw(t, "events") {
 		rec.History.Events = append(rec.History.Events, harness.Event{
 			At: moment(t, "at"), Until: moment(t, "until"), Text: hostile.Draw(t, "text"), Subject: hostile.Draw(t, "subject"),
-			Kind: rapid.SampledFrom([]harness.EventKind{harness.EventFault, harness.EventNote, harness.EventPhase, harness.EventBurst}).Draw(t, "kind"),
+			Kind: rapid.SampledFrom([]harness.EventKind{harness.EventFault, harness.EventHeal, harness.EventNote, harness.EventPhase, harness.EventBurst}).Draw(t, "kind"),
 		})
 	}
+	anyPoints(t, &rec)
+	for range rapid.IntRange(0, 4).Draw(t, "units") {
+		rec.Postgres = append(rec.Postgres, anyUnit(t))
+	}
 	return rec
+}
+
+// anyPoints adds crash points with attributes that may be missing or no numbers.
+func anyPoints(t *rapid.T, rec *harness.Record) {
+	for range rapid.IntRange(0, 3).Draw(t, "points") {
+		attrs := map[string]string{"op": rapid.SampledFrom([]string{"", "op-0", "op-1"}).Draw(t, "op"), "again": "op-2", "done": "true"}
+		for _, name := range []string{"label", "action", "first", "retry", "number", "of"} {
+			if rapid.Bool().Draw(t, "has "+name) {
+				attrs[name] = rapid.OneOf(hostile, rapid.SampledFrom([]string{"1", "2", "201"})).Draw(t, name)
+			}
+		}
+		rec.History.Events = append(rec.History.Events, harness.Event{At: moment(t, "at"), Kind: harness.EventPoint, Subject: hostile.Draw(t, "request"), Text: hostile.Draw(t, "text"), Attrs: attrs})
+	}
+}
+
+func anyUnit(t *rapid.T) harness.Unit {
+	u := harness.Unit{
+		Session: rapid.IntRange(0, 2).Draw(t, "session"), Server: hostile.Draw(t, "server"), Op: rapid.SampledFrom([]string{"", "op-0", "op-1"}).Draw(t, "op"),
+		Tx: rapid.IntRange(0, 2).Draw(t, "tx"), Before: "I", After: rapid.SampledFrom([]string{"", "I", "T"}).Draw(t, "after"), Fault: hostile.Draw(t, "fault"), Err: hostile.Draw(t, "err"),
+		Arrived: moment(t, "arrived"), Forwarded: moment(t, "forwarded"), Answered: moment(t, "answered"), Delivered: moment(t, "delivered"),
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "statements") {
+		u.Statements = append(u.Statements, harness.Statement{
+			SQL: hostile.Draw(t, "sql"), Params: []string{hostile.Draw(t, "parameter")}, Tag: hostile.Draw(t, "tag"), Code: hostile.Draw(t, "code"), Text: hostile.Draw(t, "message"),
+		})
+	}
+	return u
+}
+
+// anyPage is a suite and the records of some of its scenarios.
+func anyPage(t *rapid.T) reports.Page {
+	p := reports.Page{Suite: anySuite(t), Records: map[string]harness.Record{}}
+	for _, r := range p.Suite.Scenarios {
+		if rapid.Bool().Draw(t, "has record") {
+			p.Records[r.Name] = anyRecord(t)
+		}
+	}
+	return p
 }

@@ -28,6 +28,7 @@ type scenarioView struct {
 	Upstream  []upstreamFigure
 	Trouble   []harness.Trouble
 	Checks    []checkView
+	Points    []pointsView
 	Replay    string
 	RunDir    string
 	Facts     []fact // answers, outcomes, counts, latency
@@ -81,6 +82,7 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 	if !have {
 		return v
 	}
+	v.Points = pointViews(r, rec)
 	v.Latencies = latencyCharts(rec)
 	v.NoLatency = len(v.Latencies) == 0
 	v.Calls = callsChart(rec)
@@ -183,7 +185,11 @@ func eventTable(rec harness.Record) *tableView {
 			t.Note = fmt.Sprintf("%d more events are in the run directory", len(events)-i)
 			break
 		}
-		t.Rows = append(t.Rows, []string{micros(e.At - zero), string(e.Kind), e.Subject, strings.TrimSpace(e.Text + " " + attrText(e.Attrs))})
+		text := strings.TrimSpace(e.Text + " " + attrText(e.Attrs))
+		if e.Kind == harness.EventPoint || e.Kind == harness.EventFault || e.Kind == harness.EventHeal {
+			text = shortened(faultText(oneLine(e.Text)), 200) // what points are about is in their own table
+		}
+		t.Rows = append(t.Rows, []string{micros(e.At - zero), string(e.Kind), e.Subject, text})
 	}
 	return t
 }

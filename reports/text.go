@@ -39,8 +39,12 @@ func Text(w io.Writer, s harness.Suite, o TextOptions) error {
 		if !o.Streamed || o.Verbose {
 			b.WriteString(scenarioLine(r, o, names) + "\n")
 		}
-		if o.Verbose && severity(r) == harness.Pass {
+		switch {
+		case severity(r) != harness.Pass:
+		case o.Verbose:
 			writePassed(&b, r, o)
+		default:
+			writeEnumerations(&b, r, o)
 		}
 	}
 	for _, r := range s.Scenarios {
@@ -128,7 +132,24 @@ func writePassed(b *strings.Builder, r harness.Result, o TextOptions) {
 		writeCheck(b, r, v, o, nil)
 	}
 	writeFigures(b, r)
+	if rec, ok := recordOf(o.Records, r); ok {
+		writeLines(b, faultLines(r, rec))
+		writeLines(b, pointLines(r, rec, false))
+	}
 	b.WriteString("\n")
+}
+
+// writeEnumerations says below a scenario that passed what was enumerated in
+// it. Where its own line was printed before, it is named.
+func writeEnumerations(b *strings.Builder, r harness.Result, o TextOptions) {
+	rec, _ := recordOf(o.Records, r)
+	for _, n := range enumerationsOf(r, rec) {
+		head := "  "
+		if o.Streamed {
+			head += oneLine(r.Name) + "  "
+		}
+		b.WriteString(head + dimmed(n.line(), o) + "\n")
+	}
 }
 
 // witnessLines is the evidence that a race took place.

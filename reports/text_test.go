@@ -148,6 +148,31 @@ func TestInterleavingIsShownOnlyWhenAWireSawIt(t *testing.T) {
 	}
 }
 
+// TestAPassSaysWhatWasEnumerated: in every form of the text report. Where the
+// scenario's own line was printed before, it is named.
+func TestAPassSaysWhatWasEnumerated(t *testing.T) {
+	p := crashPage()
+	p.Suite.Scenarios = p.Suite.Scenarios[:1]
+	row := "         1  drop   no answer     no                      201        before select slot_id"
+	for _, c := range []struct {
+		name  string
+		o     reports.TextOptions
+		line  string
+		table int
+	}{
+		{"brief", reports.TextOptions{Records: p.Records}, "\n  crash points of a booking: 16 of 16\n\n1 passed", 0},
+		{"streamed", reports.TextOptions{Records: p.Records, Streamed: true}, "  telescope/booking-crash  crash points of a booking: 16 of 16\n\n1 passed", 0},
+		{"verbose", reports.TextOptions{Records: p.Records, Verbose: true}, "  crash points of a booking: 16 of 16\n    number  fault  first answer", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := text(t, p.Suite, c.o)
+			if !strings.Contains(got, c.line) || strings.Count(got, "crash points of a") != 1 || strings.Count(got, row) != c.table {
+				t.Errorf("want once %q and %d times %q in:\n%s", c.line, c.table, row, got)
+			}
+		})
+	}
+}
+
 // TestWhatWasToldAboveIsNotToldAgain: two checks about the same operations
 // show them once, with what became of the server between two moments.
 func TestWhatWasToldAboveIsNotToldAgain(t *testing.T) {
@@ -160,7 +185,7 @@ func TestWhatWasToldAboveIsNotToldAgain(t *testing.T) {
 	got := text(t, harness.Suite{Scenarios: []harness.Result{r}}, reports.TextOptions{Records: map[string]harness.Record{r.Name: rec}})
 	for want, n := range map[string]int{
 		"interleaving, as the upstream wire saw it": 1, "operations and interleaving: those of L-I3, above": 1,
-		"+100.000 ms          ready: sut-1 is ready\n": 1, "confirm-017  client 17  ok ": 1,
+		"+100.000 ms               sut-1          ready: sut-1 is ready\n": 1, "confirm-017  client 17  ok ": 1,
 	} {
 		if strings.Count(got, want) != n {
 			t.Errorf("want %d times %q in:\n%s", n, want, got)

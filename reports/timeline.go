@@ -15,7 +15,8 @@ import (
 const TimelineBars = 10_000
 
 // A timelineView is the swim-lane picture, in real time: faults, upstream
-// calls by replica, and the clients' operations.
+// calls by replica, the clients' operations, and the database sessions that the
+// evidence used.
 type timelineView struct {
 	Caption string
 	Notes   []string
@@ -27,6 +28,8 @@ type timelineView struct {
 	Bars    []bar
 	Markers []marker
 	Zero    string
+
+	Sessions bool // lanes of database sessions are among them
 }
 
 type laneLabel struct {
@@ -40,9 +43,11 @@ type laneBand struct{ Y, H int }
 type bar struct {
 	X, W  string
 	Y, H  int
-	Class string // outcome: ok, fail, info; up for upstream calls; hit when named in the evidence
+	Class string // outcome: ok, fail, info; up for upstream calls; db for statements, tx; hit when named in the evidence
 	Title string
 	Mark  string // place of the upstream's answer, "" for none
+	Sign  string // of a fault or an error, "" for none
+	SignX string
 }
 
 type marker struct {
@@ -72,13 +77,8 @@ type sketch struct {
 
 // timelineOf draws the picture, or gives nil when there is nothing to draw.
 func timelineOf(r harness.Result, rec harness.Record) *timelineView {
-	var ids []string
-	for _, v := range r.Checks {
-		if checked(v) != harness.Pass {
-			ids = append(ids, named(v)...)
-		}
-	}
-	s := sketch{window: windowOf(rec, ids), hits: map[string]bool{}}
+	ids := badOps(r)
+	s := sketch{window: windowOf(r, rec), hits: map[string]bool{}}
 	for _, id := range ids {
 		s.hits[id] = true
 	}
@@ -99,7 +99,7 @@ func timelineOf(r harness.Result, rec harness.Record) *timelineView {
 		s.Notes = append(s.Notes, fmt.Sprintf("%d bars are not drawn: the picture is capped at %d.", s.left, TimelineBars))
 	}
 	if outside > 0 {
-		s.Notes = append(s.Notes, fmt.Sprintf("%d operations are outside of this window (preparation, other bursts) and not drawn.", outside))
+		s.Notes = append(s.Notes, fmt.Sprintf("%d operations are outside of this window (%s) and not drawn.", outside, s.others()))
 	}
 	return &s.timelineView
 }
@@ -128,13 +128,14 @@ func (s *sketch) markers(rec harness.Record) {
 	if len(events) == 0 {
 		return
 	}
+	slices.SortStableFunc(events, func(a, b harness.Event) int { return cmp.Compare(a.At, b.At) })
 	s.head("events")
 	for i, e := range events {
 		m := marker{X: s.x(e.At), Class: string(e.Kind), Anchor: "start", Y: s.y + 10}
 		if e.At-s.from > (s.to-s.from)*6/10 {
 			m.Anchor = "end"
 		}
-		text := cmp.Or(oneLine(e.Text), string(e.Kind))
+		text := eventText(e)
 		m.Title = fmt.Sprintf("%s %s: %s, %s µs", e.Kind, e.Subject, text, micros(e.At-s.zero))
 		if i < markerRows {
 			m.Label = shortened(text, 60)
@@ -146,6 +147,15 @@ func (s *sketch) markers(rec harness.Record) {
 		}
 	}
 	s.y += laneGap
+}
+
+// eventText is what an event's marker says.
+func eventText(e harness.Event) string {
+	text := oneLine(e.Text)
+	if _, err := harness.ParseFault(text); err == nil && e.Kind == harness.EventHeal {
+		return "healed: " + faultText(text)
+	}
+	return cmp.Or(faultText(text), string(e.Kind))
 }
 
 // upstream draws the calls of each replica, each in the first row that is free.

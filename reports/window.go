@@ -8,8 +8,8 @@ import (
 	"github.com/overbook/overbook/harness"
 )
 
-// A window is the part of a history that the timeline shows: one burst and
-// what came of it, until the next one is prepared.
+// A window is the part of a history that the timeline shows: one burst or one
+// crash point, and what came of it, until the next one is prepared.
 type window struct {
 	zero     time.Duration // the release, from which all is told
 	from, to time.Duration // offsets from the run's epoch
@@ -17,11 +17,14 @@ type window struct {
 	bursts   int // in the whole run
 	setup    map[string]bool
 	limit    time.Duration // release of the next burst, 0 when there is none
+	point    string        // it is a crash point: which
 }
 
 // windowOf chooses the burst with the operations of the counterexample, or
-// else the first. Without bursts it is the whole run.
-func windowOf(rec harness.Record, ids []string) window {
+// else the first. Without bursts it is a crash point, when there is one, or else
+// the whole run.
+func windowOf(r harness.Result, rec harness.Record) window {
+	ids := badOps(r)
 	bursts := slices.Clone(rec.History.Bursts)
 	slices.SortStableFunc(bursts, func(a, b harness.BurstReport) int { return int(a.Released - b.Released) })
 	w := window{zero: firstRelease(rec), bursts: len(bursts), setup: map[string]bool{}}
@@ -36,6 +39,8 @@ func windowOf(rec harness.Record, ids []string) window {
 				w.setup[op.Kind] = true
 			}
 		}
+	} else if point, blamed := shownPoint(r, rec); len(point) > 0 {
+		w = pointWindow(rec, point, blamed)
 	}
 	w.from, w.to = w.zero, w.zero
 	for _, op := range rec.History.Operations {
@@ -49,6 +54,11 @@ func windowOf(rec harness.Record, ids []string) window {
 			w.to = max(w.to, c.Received, c.Accepted, c.Answered)
 		}
 	}
+	for _, u := range rec.Postgres {
+		if w.showsUnit(u) && u.Op != "" && slices.Contains(ids, u.Op) {
+			w.to = max(w.to, u.Arrived, u.Answered)
+		}
+	}
 	for _, e := range rec.History.Events {
 		if w.showsEvent(e) && (e.Kind == harness.EventFault || e.Kind == harness.EventHeal) {
 			w.to = max(w.to, e.At)
@@ -56,6 +66,29 @@ func windowOf(rec harness.Record, ids []string) window {
 	}
 	margin := max(time.Microsecond, (w.to-w.from)/100) // so that the release and the last answer are clear of the edges
 	w.from, w.to = w.from-margin, w.to+margin
+	return w
+}
+
+// pointWindow is from the first operation of a crash point until the next one
+// that is not of it. The last point's lasts until the end of the run: what broke
+// the enumeration off comes after it.
+func pointWindow(rec harness.Record, point []string, blamed bool) window {
+	w := window{zero: originOf(point, rec).at, point: "the last crash point of the run"}
+	if !blamed {
+		return w
+	}
+	w.point = "one crash point of the run"
+	last := w.zero
+	for _, op := range rec.History.Operations {
+		if slices.Contains(point, op.ID) {
+			last = max(last, op.Sent, op.Answered)
+		}
+	}
+	for _, op := range rec.History.Operations {
+		if at := started(op); at > last && !slices.Contains(point, op.ID) && (w.limit == 0 || at < w.limit) {
+			w.limit = at
+		}
+	}
 	return w
 }
 
@@ -85,17 +118,25 @@ func (w window) shows(op harness.Operation) bool {
 	if op.Sent == 0 && op.Intended == 0 {
 		return false
 	}
+	if w.point != "" {
+		return w.holds(started(op))
+	}
 	if w.bursts == 0 || op.Burst == w.burst && op.Burst != "" {
 		return true
 	}
 	return op.Burst == "" && !w.setup[op.Kind] && w.holds(started(op))
 }
 
-func (w window) showsCall(c harness.UpstreamCall) bool { return w.bursts == 0 || w.holds(c.Received) }
+func (w window) showsCall(c harness.UpstreamCall) bool { return w.whole() || w.holds(c.Received) }
+
+func (w window) showsUnit(u harness.Unit) bool { return w.whole() || w.holds(u.Arrived) }
 
 func (w window) showsEvent(e harness.Event) bool {
-	return e.Kind != harness.EventPhase && (w.bursts == 0 || w.holds(e.At))
+	return e.Kind != harness.EventPhase && (w.whole() || w.holds(e.At))
 }
+
+// whole reports whether the window is the whole run.
+func (w window) whole() bool { return w.bursts == 0 && w.point == "" }
 
 func (w window) holds(at time.Duration) bool {
 	return at >= w.zero && (w.limit == 0 || at < w.limit)
@@ -114,12 +155,22 @@ func (w window) width(from, to time.Duration) string {
 
 // caption says which part of the run is drawn.
 func (w window) caption() string {
-	switch w.bursts {
-	case 0:
+	switch {
+	case w.point != "":
+		return "µs since the first request of " + w.point + " was sent"
+	case w.bursts == 0:
 		return "µs since the first request was sent"
-	case 1:
+	case w.bursts == 1:
 		return "µs since the burst's release"
 	default:
 		return fmt.Sprintf("µs since the release of burst %s, one of %d", w.burst, w.bursts)
 	}
+}
+
+// others says what is outside of the window.
+func (w window) others() string {
+	if w.point != "" {
+		return "preparation, other crash points"
+	}
+	return "preparation, other bursts"
 }

@@ -1,6 +1,7 @@
 "use strict";
 // Everything on the page can be read without this: it opens the page at the
-// first violation, copies replay commands and zooms timelines.
+// first violation, copies replay commands, zooms timelines and tells a bar's
+// times where it is touched.
 for (const button of document.querySelectorAll("button.copy")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
@@ -31,6 +32,26 @@ for (const figure of document.querySelectorAll("figure.timeline")) {
       strip.scrollLeft = centre * strip.scrollWidth - strip.clientWidth / 2;
     });
   }
+}
+
+// Bars are thin: the nearest one within a finger's width is meant.
+for (const figure of document.querySelectorAll("figure.timeline")) {
+  const told = figure.querySelector("p.told");
+  figure.querySelector("svg.tl").addEventListener("click", (event) => {
+    let nearest = null, least = 18;
+    for (const title of figure.querySelectorAll("svg.tl title")) {
+      const box = title.nextElementSibling.getBoundingClientRect();
+      const across = Math.max(box.left - event.clientX, event.clientX - box.right, 0);
+      const down = Math.max(box.top - event.clientY, event.clientY - box.bottom, 0);
+      const far = Math.hypot(across, 2 * down);
+      if (far < least) [nearest, least] = [title, far];
+    }
+    for (const old of figure.querySelectorAll("g.told")) old.classList.remove("told");
+    told.hidden = !nearest;
+    if (!nearest) return;
+    nearest.parentNode.classList.add("told");
+    told.textContent = nearest.textContent;
+  });
 }
 
 function open(id) {
