@@ -25,8 +25,9 @@ var pageStyle string
 //go:embed assets/report.js
 var pageScript string
 
-// A Page is what the HTML report shows. A scenario without a record is shown
-// without its pictures, which the page says.
+// A Page is a suite with the records behind it: what the HTML report shows, and
+// what Markdown and annotations take crash points from. A scenario without a
+// record is shown without its pictures, which the HTML report says.
 type Page struct {
 	Suite   harness.Suite
 	Records map[string]harness.Record // by Result.RunDir, or else by Result.Name

@@ -30,6 +30,7 @@ type moment struct {
 	op    string // "" for what became of servers and of faults
 	place string // "sut-1 session 3", "sut-1 > pyxis", "sut-1"
 	text  string
+	open  bool // the line is only worth it if something else comes before what ends it
 }
 
 // moments is what the wires saw of the operations, in order of time, and what
@@ -53,7 +54,19 @@ func moments(rec harness.Record, ids []string) (seen []moment, wires string) {
 	}
 	seen = append(seen, eventMoments(rec, ids, seen[0].at, seen[len(seen)-1].at)...)
 	slices.SortStableFunc(seen, byTime)
-	return seen, wires
+	return closed(seen), wires
+}
+
+// closed leaves out the beginning of a wait during which nothing else was seen.
+func closed(seen []moment) []moment {
+	kept := make([]moment, 0, len(seen))
+	for i, m := range seen {
+		if m.open && i+1 < len(seen) && seen[i+1].op == m.op && seen[i+1].place == m.place {
+			continue
+		}
+		kept = append(kept, m)
+	}
+	return kept
 }
 
 // eventMoments is what became of servers and faults from the first to the last
@@ -86,7 +99,7 @@ func eventMoments(rec harness.Record, ids []string, first, last time.Duration) (
 			text = "fault: " + shortened(faultText(text), 120)
 			lost[e.Subject] = lost[e.Subject] && e.At <= last
 		}
-		seen = append(seen, moment{e.At, "", oneLine(e.Subject), text})
+		seen = append(seen, moment{at: e.At, place: oneLine(e.Subject), text: text})
 	}
 	return seen
 }
@@ -114,7 +127,7 @@ func callMoments(rec harness.Record, ids []string) (seen []moment) {
 		place := oneLine(c.Caller + " > " + c.Upstream)
 		what := oneLine(c.Method + " " + c.Path)
 		add := func(at time.Duration, text string) {
-			seen = append(seen, moment{at, oneLine(c.Op), place, what + "  " + text})
+			seen = append(seen, moment{at: at, op: oneLine(c.Op), place: place, text: what + "  " + text})
 		}
 		fault := ""
 		if c.Fault != "" {
@@ -152,7 +165,7 @@ func unitMoments(u harness.Unit) (seen []moment) {
 	place := oneLine(fmt.Sprintf("%s session %d", u.Server, u.Session))
 	sql := sqlText(u)
 	add := func(at time.Duration, parts ...string) {
-		seen = append(seen, moment{at, oneLine(u.Op), place, strings.Join(parts, "  ")})
+		seen = append(seen, moment{at: at, op: oneLine(u.Op), place: place, text: strings.Join(parts, "  ")})
 	}
 	end := "-> " + unitOutcome(u)
 	if u.Answered != 0 && u.Delivered == 0 {
@@ -162,7 +175,8 @@ func unitMoments(u harness.Unit) (seen []moment) {
 		end += "  fault: " + faultText(oneLine(u.Fault))
 	}
 	at := u.Forwarded
-	switch held := u.Forwarded - u.Arrived; {
+	held := u.Forwarded - u.Arrived
+	switch {
 	case u.Forwarded == 0:
 		add(u.Arrived, sql, end)
 		return seen
@@ -172,6 +186,7 @@ func unitMoments(u harness.Unit) (seen []moment) {
 	}
 	if waited := u.Answered - u.Forwarded; u.Answered != 0 && waited >= waitedLong {
 		add(at, sql, "given to Postgres")
+		seen[len(seen)-1].open = held < waitedLong
 		at, end = u.Answered, end+" after "+span(waited)
 		sql = sqlText(u)
 	}

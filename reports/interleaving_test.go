@@ -180,6 +180,12 @@ func TestInterleaving(t *testing.T) {
 			"interleaving, as the Postgres wire saw it, from the release at +1000.000 ms of the run:",
 			"       +2.010 ms  op-3  sut-1 session 3  select taken from seats where seat = $1 [A-001]  -> SELECT 1",
 		}},
+		{"a wait during which nothing else was seen", []string{"op-12"}, func(rec *harness.Record) {
+			rec.History.Events, rec.Postgres = nil, rec.Postgres[5:6]
+		}, []string{
+			"interleaving, as the Postgres wire saw it, from the first request at +1000.200 ms of the run:",
+			"      +11.800 ms  op-12  sut-1 session 2  update seats set taken = true where seat = $1 [A-001]  -> UPDATE 1 after 6.990 ms",
+		}},
 		{"no wire saw it", []string{"op-9"}, nil, []string{"interleaving: none recorded, no wire saw these operations"}},
 		{"the evidence names none", nil, nil, []string{"interleaving: none to show, the evidence names no operation"}},
 	} {

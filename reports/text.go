@@ -20,8 +20,9 @@ type TextOptions struct {
 	Streamed bool
 
 	// Records, when given, lets failure blocks show the operations that the
-	// evidence names, with times from their burst's release, and the order in
-	// which the wires saw them. Keys as in [Page].
+	// evidence names, with times from their burst's release, the order in
+	// which the wires saw them, and the faults that took place; and every
+	// scenario how many crash points were tried. Keys as in [Page].
 	Records map[string]harness.Record
 	_       struct{}
 }
