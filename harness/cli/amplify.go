@@ -57,7 +57,7 @@ func (a *app) amplify(ctx context.Context, f runFlags, rounds int) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"path", "rounds", "latency_skip"} {
+	for _, name := range []string{"path", "rounds", "latency_skip", "postgres_wire"} {
 		if _, ok := set[name]; ok {
 			return usage(fmt.Errorf("--set %s: amplify sets that itself", name), "both paths are run; --rounds says how often")
 		}
@@ -103,7 +103,7 @@ func (f *runFlags) amplifyPlans(base harness.Scenario, seed harness.Seed, set ha
 	var todo []planned
 	for _, path := range []string{"direct", "intent"} {
 		params := maps.Clone(set)
-		params["path"], params["rounds"] = path, "1"
+		params["path"], params["rounds"], params["postgres_wire"] = path, "1", "off"
 		warmup, err := f.plan.plans([]harness.Scenario{measuredOnly(base, path)}, seed, params, 1)
 		if err != nil {
 			return nil, err
@@ -119,7 +119,7 @@ func (f *runFlags) amplifyPlans(base harness.Scenario, seed harness.Seed, set ha
 		}
 		for _, path := range paths {
 			params := maps.Clone(set)
-			params["path"], params["rounds"] = path, strconv.Itoa(n)
+			params["path"], params["rounds"], params["postgres_wire"] = path, strconv.Itoa(n), "off"
 			plan := func() ([]planned, error) {
 				return f.plan.plans([]harness.Scenario{measuredOnly(base, path)}, seed, params, 1)
 			}

@@ -80,6 +80,10 @@ var (
 		Name: "latency_skip", Kind: harness.IntParam, Default: "0", Max: 1_000_000,
 		Doc: "latencies of the seed's sequence to leave out, for going on where another run stopped",
 	}
+	paramWire = harness.Param{
+		Name: "postgres_wire", Kind: harness.ChoiceParam, Default: "on", Values: []string{"on", "off"},
+		Doc: "stand on the wire to Postgres, and hold each upstream call until transactions that were open have ended; off leaves latencies alone",
+	}
 	paramWindow = harness.Param{
 		Name: "window", Kind: harness.DurationParam, Default: "0s",
 		Doc: "the upstream's check-then-act window; 0 makes it atomic",
@@ -116,6 +120,7 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 		Server: map[string]string{"LIBRARY_PATH": path, "POOL_SIZE": strconv.Itoa(max(4, 16/replicas))},
 	}
 	maps.Copy(t.Server, server)
+	t.PostgresWire = onWire(p)
 	return t
 }
 
@@ -133,6 +138,9 @@ func latencyConfig(p harness.Params) map[string]any {
 		"skip": skip, "model": "lognormal", "median_ms": float64(median) / float64(time.Millisecond), "sigma": float64(p.Int("sigma_percent")) / 100,
 	}
 }
+
+// onWire says whether the plan wants the Postgres wire in the path.
+func onWire(p harness.Params) bool { return p[paramWire.Name] == "on" }
 
 // configure sets the double up with the seats and the latency of the plan.
 func configure(ctx context.Context, env harness.Env, seats []string, more map[string]any) error {

@@ -18,7 +18,7 @@ func manySeats() harness.Scenario {
 		Doc:      `The users are dealt evenly to the seats and confirm at one barrier. What happens on one seat must not touch another: each seat gets one reserve POST and one winner.`,
 		Sources:  []string{"L-I3", "L-I5", "L-I8"},
 		Tags:     []string{"race"},
-		Params:   intentParams(seats),
+		Params:   intentParams(seats, paramWire),
 		Topology: func(p harness.Params) harness.Topology { return topology(p, nil) },
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			if p.Int("users") < p.Int("seats") {
@@ -31,6 +31,9 @@ func manySeats() harness.Scenario {
 			if err != nil {
 				return err
 			}
+			if onWire(env.Params()) {
+				defer check.AwaitQuiet(env, "pyxis")()
+			}
 			var people, wanted []string
 			for _, n := range c.Orders[0] {
 				people, wanted = append(people, student(0, n)), append(wanted, c.Seats[n%len(c.Seats)])
@@ -42,7 +45,7 @@ func manySeats() harness.Scenario {
 		Settle: settle, Tables: tables, Outcomes: intentStates, Latency: "confirm",
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("seats")
-			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"), noOpenTransaction(),
+			return append(always(), eachSeat(check.Exactly(1)), sqlCheck("L-I8", "no_seat_lost.sql"), noOpenTransaction(p),
 				tally("one 201 per seat, all others 409", map[string]map[string]int{"burst": {"201": n, "409": p.Int("users") - n}}))
 		},
 	}

@@ -48,7 +48,7 @@ Set window=150ms to give the upstream a check-then-act window, as real ones have
 the seat, the intent path does not.`,
 		Sources:  []string{"L-I1", "L-I2", "L-I3", "L-I4", "L-I5", "L-I6", "L-M1", "L-M3"},
 		Tags:     []string{"race", "demo"},
-		Params:   commonParams(paramRounds, paramSkip),
+		Params:   commonParams(paramRounds, paramSkip, paramWire),
 		Topology: func(p harness.Params) harness.Topology { return topology(p, nil) },
 		Choose:   chooseRounds,
 		Drive:    driveOneSeat,
@@ -65,6 +65,9 @@ func driveOneSeat(ctx context.Context, env harness.Env) error {
 	c, err := chosen(ctx, env, nil)
 	if err != nil {
 		return err
+	}
+	if onWire(env.Params()) {
+		defer check.AwaitQuiet(env, "pyxis")()
 	}
 	for round, seat := range c.Seats {
 		people := make([]string, len(c.Orders[round]))
@@ -93,8 +96,8 @@ func checksOneSeat(p harness.Params) []harness.Check {
 		bursts[roundName(i)] = users
 	}
 	checks := append(always(), oneWinner(bursts), eachSeat(posts), sqlCheck("L-I8", "no_seat_lost.sql"))
-	if p.Duration("latency") > 0 {
-		checks = append(checks, noOpenTransaction())
+	if onWire(p) || p.Duration("latency") > 0 { // a call without latency can't be sampled
+		checks = append(checks, noOpenTransaction(p))
 	}
 	return checks
 }
