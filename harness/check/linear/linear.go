@@ -74,8 +74,9 @@ type Result struct {
 // Bounds of one judgement, in states. A state costs 100 to 300 bytes.
 const (
 	mostStates = 1_000_000 // of the decision
-	mostWords  = 300_000   // of finding the smallest set of calls to name
-	mostProbe  = 20_000    // of one question on the way to it, and of the first try
+	mostWords  = 50_000    // of finding the smallest set of calls to name
+	mostProbe  = 5_000     // of one question on the way to it
+	mostEasy   = 2_000     // of the first try at each key
 )
 
 // Check judges the calls of a history. A deadline that passes, or a context
@@ -125,7 +126,7 @@ func judge(ctx context.Context, m Model, keys []string, byKey map[string][]Call,
 	switch {
 	case len(wrong) > 0:
 		d := wrong[0]
-		words, states := explain(ctx, d.h, d.wrong)
+		words, states := explain(ctx, d.h, d.wrong, d.stuck)
 		total.States += states
 		total.Status, total.Key, total.Ops, total.Lines = harness.Failed, d.h.key, words.ops, words.lines
 		total.Sentence = d.h.key + ": " + words.sentence
@@ -151,6 +152,7 @@ type decision struct {
 	h      *history
 	legal  bool
 	wrong  time.Duration // when the first answer came that no order explains
+	stuck  []int32       // states just before it
 	states int
 	err    error
 }
@@ -161,7 +163,7 @@ func decideAll(ctx context.Context, m Model, keys []string, byKey map[string][]C
 	ds := make([]*decision, len(keys))
 	for i, k := range keys {
 		ds[i] = &decision{h: newHistory(m, k, byKey[k])}
-		ds[i].decide(ctx, mostProbe)
+		ds[i].decide(ctx, mostEasy)
 	}
 	for _, d := range ds {
 		if errors.Is(d.err, errStates) {
@@ -174,7 +176,7 @@ func decideAll(ctx context.Context, m Model, keys []string, byKey map[string][]C
 func (d *decision) decide(ctx context.Context, most int) {
 	s := newSearch(ctx, d.h.t, d.h.problem(forever, func(int) bool { return true }), most)
 	d.legal, d.err = s.run(d.h.start)
-	d.wrong = s.reached
+	d.wrong, d.stuck = s.reached, s.stuck
 	d.states += s.states
 }
 

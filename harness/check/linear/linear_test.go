@@ -149,7 +149,7 @@ func TestWhatCannotBeDecidedIsUnknown(t *testing.T) {
 		}
 		return m.Step(state, input, output, known)
 	}
-	got = linear.Check(context.Background(), mixed, both, 50*time.Millisecond)
+	got = linear.Check(context.Background(), mixed, both, 500*time.Millisecond)
 	if got.Status != harness.Failed || got.Key != "slot 1" {
 		t.Errorf("violation beside an undecided key: got %+v", got)
 	}
@@ -264,7 +264,7 @@ func randomCalls(rng *rand.Rand, n int, inputs, outputs []int) []linear.Call {
 }
 
 func TestOtherModelsAgreeWithPorcupine(t *testing.T) {
-	const histories = 3000
+	const histories = 1500
 	for name, c := range map[string]struct {
 		m               linear.Model
 		inputs, outputs []int

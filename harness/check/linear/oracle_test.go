@@ -67,7 +67,7 @@ func compare(t *testing.T, m linear.Model, calls []linear.Call, seed uint64) har
 	if got.Status != want {
 		t.Fatalf("seed %d: %v (%s), porcupine says %v\n%s", seed, got.Status, got.Sentence, want, listed(calls))
 	}
-	if want == harness.Pass || seed%4 != 0 { // the words take most of the time
+	if want == harness.Pass || seed%8 != 0 { // the words take most of the time
 		return want
 	}
 	var others []string
@@ -104,7 +104,7 @@ var everything = []string{"book", "book", "book", "cancel", "cancel", "close", "
 // The decision and the words agree with a checker that has none of our rules,
 // on histories that are right and on such as were spoiled.
 func TestAgreesWithPorcupine(t *testing.T) {
-	const histories = 4000
+	const histories = 2500
 	tally := map[harness.Status]int{}
 	for seed := range uint64(histories) {
 		rng := rand.New(rand.NewPCG(seed, 1))

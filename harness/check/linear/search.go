@@ -77,8 +77,9 @@ type search struct {
 	err    error
 
 	// reached is the earliest end of an item that no configuration got past:
-	// the latest limit of all of them.
+	// the latest limit of all of them. stuck are the states of those that got there.
 	reached time.Duration
+	stuck   []int32
 
 	// visit is told of each configuration in which nothing is left to absorb. May be nil.
 	visit func(state int32)
@@ -112,7 +113,12 @@ func (s *search) from(state int32) bool {
 	}
 	if s.err == nil {
 		limit, end := s.window()
-		s.reached = max(s.reached, limit)
+		if limit > s.reached {
+			s.reached, s.stuck = limit, s.stuck[:0]
+		}
+		if limit == s.reached && !slices.Contains(s.stuck, state) {
+			s.stuck = append(s.stuck, state)
+		}
 		if s.isNew(state, end) && (s.tryMust(state, limit, end) || s.tryMay(state, limit)) {
 			return true
 		}

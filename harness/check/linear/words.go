@@ -23,19 +23,20 @@ type explainer struct {
 	ctx    context.Context //nolint:containedctx // lives as long as one call
 	h      *history
 	by     time.Duration // calls sent later are left out
+	stuck  []int32       // states just before the answer that has no explanation
 	states int
 }
 
-// mostNamed is how many answers people are shown.
-const mostNamed = 12
+// mostListedCalls is how many answers people are shown.
+const mostListedCalls = 12
 
 // explain finds the words for a history that has no order because of an
 // answer that came at the instant. states is what it cost.
-func explain(ctx context.Context, h *history, wrong time.Duration) (w words, states int) {
-	e := &explainer{ctx: ctx, h: h, by: wrong, states: mostWords}
+func explain(ctx context.Context, h *history, wrong time.Duration, stuck []int32) (w words, states int) {
+	e := &explainer{ctx: ctx, h: h, by: wrong, stuck: stuck, states: mostWords}
 	core := e.core()
 	w.sentence = e.sentence(core)
-	if len(core) > mostNamed {
+	if len(core) > mostListedCalls {
 		core = core[len(core)-1:]
 	}
 	for _, i := range core {
@@ -127,10 +128,10 @@ func (e *explainer) sentence(core []int) string {
 		text = fmt.Sprintf("%s was sent after %s had been answered, and cannot have come after it: the %s was then %s", e.name(last), e.name(core[0]), name, then)
 	case n == 2:
 		text = fmt.Sprintf("%s and %s overlapped and exclude each other: after the first the %s is %s", e.name(core[0]), e.name(last), name, then)
-		if len(states[core[0]]) > 0 {
+		if len(states[core[0]]) > 0 { // none when the two are alike, or when the second can't come first
 			text += ", after the second " + e.either(states[core[0]])
 		}
-	case n <= 5:
+	case n <= mostNamed:
 		names := make([]string, n)
 		for k, i := range core {
 			names[k] = e.name(i)
@@ -141,10 +142,14 @@ func (e *explainer) sentence(core []int) string {
 		}
 		text = fmt.Sprintf("%s and %s exclude each other (%s): after all but the last the %s is %s", strings.Join(names[:n-1], ", "), names[n-1], how, name, then)
 	default:
-		text = fmt.Sprintf("%s is the first answer that no order explains, given %d answers before it", e.name(last), n-1)
+		return fmt.Sprintf("%s is the first answer that no order explains: in every order of the %d answers before it the %s is then %s",
+			e.name(last), e.answers()-1, name, e.either(e.stuck))
 	}
-	if others := e.sent() - len(core); others > 0 {
-		text += ", whatever the other " + plural(others, "call") + " did"
+	switch others := e.sent() - len(core); {
+	case others == 1:
+		text += ", whatever the other call did"
+	case others > 1:
+		text += fmt.Sprintf(", whatever the other %d calls did", others)
 	}
 	return text
 }
@@ -166,8 +171,11 @@ func (e *explainer) lastStates(core []int) map[int][]int32 {
 	return states
 }
 
-// mostListed is how many states a sentence lists.
-const mostListed = 3
+// How many answers a sentence names, and how many states it lists.
+const (
+	mostNamed  = 5
+	mostListed = 3
+)
 
 // either lists states.
 func (e *explainer) either(states []int32) string {
@@ -194,6 +202,17 @@ func (e *explainer) apart(core []int) bool {
 		}
 	}
 	return true
+}
+
+// answers counts those that play a part.
+func (e *explainer) answers() int {
+	n := 0
+	for _, c := range e.h.calls[:e.h.known] {
+		if c.Return <= e.by {
+			n++
+		}
+	}
+	return n
 }
 
 // sent counts the calls that play a part.
