@@ -119,7 +119,10 @@ func (p *Pair) up(ctx context.Context, o Options, local installation, synchronou
 		return &Problem{What: "make the work directory", Where: o.WorkDir, Err: err, Fix: "name another one, or make it writable"}
 	}
 	p.primary.options.WorkDir, p.standby.options.WorkDir = o.WorkDir, o.WorkDir
-	if err := errors.Join(p.primary.fill(ctx), p.primary.allowReplication()); err != nil {
+	if err := p.primary.fill(ctx); err != nil {
+		return err
+	}
+	if err := p.primary.allowReplication(); err != nil {
 		return err
 	}
 	// The copy must not have this setting: promoted it is without a standby,
@@ -162,7 +165,7 @@ func (p *Pair) start(ctx context.Context, m *member, ready *regexp.Regexp) error
 	p.mu.Lock()
 	m.port, m.run = port, run
 	p.mu.Unlock()
-	p.watchers.Go(func() {
+	p.watchers.Go(func() { //nolint:contextcheck // until its end, not until ctx ends
 		<-process.Exited()
 		if err := run.Died(); err != nil {
 			p.end(err)

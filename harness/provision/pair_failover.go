@@ -18,7 +18,7 @@ func (p *Pair) KillPrimary(ctx context.Context) error {
 	if err := p.refuse(p.killed, "it was killed already"); err != nil {
 		return fmt.Errorf("kill the primary: %w", err)
 	}
-	if err := p.primary.run.Died(); err != nil {
+	if err := p.Died(); err != nil {
 		return fmt.Errorf("kill the primary: %w", err)
 	}
 	p.primary.run.closing.Store(true) // before it dies, so that nobody takes it for an accident

@@ -1,12 +1,14 @@
 package provision
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,13 +41,14 @@ func (m *member) killAll(ctx context.Context) error {
 	if err := m.run.process.Kill(); err != nil {
 		return err
 	}
-	return m.clean(ctx)
+	return m.clean(ctx, all)
 }
 
 // clean removes what a server that did not end in good order has left:
 // processes that the postmaster made in its last moment, its lock file and
-// the shared memory segment that goes with it. The postmaster must be gone.
-func (m *member) clean(ctx context.Context) error {
+// the shared memory segment that goes with it. The postmaster must be gone;
+// killed are processes that have to be waited for.
+func (m *member) clean(ctx context.Context, killed []victim) error {
 	lock := filepath.Join(m.data(), "postmaster.pid")
 	if _, err := os.Lstat(lock); errors.Is(err, fs.ErrNotExist) {
 		return nil // it ended in good order
@@ -53,7 +56,8 @@ func (m *member) clean(ctx context.Context) error {
 	err := clock.Await(ctx, "every process of "+m.name+" to be gone", killTimeout, killPause, func(context.Context) (bool, string, error) {
 		left, err := m.processes()
 		killEach(left)
-		return len(left) == 0, fmt.Sprintf("%d left", len(left)), err
+		killed = slices.DeleteFunc(append(killed, left...), victim.ended)
+		return len(killed) == 0, fmt.Sprintf("%d left", len(killed)), err
 	})
 	if err != nil {
 		return err
@@ -66,30 +70,53 @@ func (m *member) clean(ctx context.Context) error {
 	return os.Remove(lock)
 }
 
-// processes are all of the server's that are alive. The caller signals them
-// once. They are looked for twice, before and after taking hold of them, so
-// that none of them can be another process that has got the number.
-func (m *member) processes() ([]*os.Process, error) {
+// A victim is a process of the server that is to be killed.
+type victim struct {
+	process *os.Process // which the kernel knows by more than the number, if it can
+	pid     int
+	born    string // in the kernel's ticks; with the number it names a process for ever
+}
+
+// ended reports whether the process has let go of all it had. A process
+// without memory, and so without a title, may still hold its connections.
+func (v victim) ended() bool {
+	state, born := stateAndBirth(v.pid)
+	return state == "" || state == "Z" || state == "X" || born != v.born
+}
+
+// stateAndBirth reads fields 3 and 22 of a process's stat; "" when there is
+// no such process. The name, field 2, may hold spaces and parentheses.
+func stateAndBirth(pid int) (state, born string) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", ""
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return "", ""
+	}
+	return fields[0], fields[19]
+}
+
+// processes are all of the server's that are alive. They are looked for
+// twice, before and after taking hold of them, so that none of them can be
+// another process that has got the number.
+func (m *member) processes() ([]victim, error) {
 	found, err := m.living()
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	held := map[int]*os.Process{}
+	var held []victim
 	for pid := range found {
-		if held[pid], err = os.FindProcess(pid); err != nil {
+		p, err := os.FindProcess(pid)
+		if err != nil {
 			return nil, err
 		}
+		_, born := stateAndBirth(pid)
+		held = append(held, victim{process: p, pid: pid, born: born})
 	}
 	again, err := m.living()
-	var all []*os.Process
-	for pid, p := range held {
-		if again[pid] {
-			all = append(all, p)
-		} else {
-			_ = p.Release()
-		}
-	}
-	return all, err
+	return slices.DeleteFunc(held, func(v victim) bool { return !again[v.pid] }), err
 }
 
 // living gives the numbers of the server's processes. A process has the mark
@@ -108,18 +135,17 @@ func (m *member) living() (map[int]bool, error) {
 	return pids, nil
 }
 
-// killEach sends SIGKILL and lets go of them. Some may have ended meanwhile.
-func killEach(all []*os.Process) {
-	for _, p := range all {
-		_ = p.Kill()
-	}
-	for _, p := range all {
-		_ = p.Release()
+// killEach sends SIGKILL. Some may have ended meanwhile.
+func killEach(all []victim) {
+	for _, v := range all {
+		_ = v.process.Kill()
+		_ = v.process.Release()
 	}
 }
 
 // removeSegment removes the segment that the lock file names (line 7: key and
-// id), if the process of line 1 made it and nobody uses it any more.
+// id), if the process of line 1 made it. Where one that is about to end still
+// holds it, the kernel removes it then.
 func removeSegment(lock string) error {
 	text, err := os.ReadFile(lock)
 	if err != nil {
@@ -142,7 +168,7 @@ func removeSegment(lock string) error {
 	if _, err := unix.SysvShmCtl(id, unix.IPC_STAT, &state); err != nil {
 		return ignoreGone(err)
 	}
-	if int(state.Cpid) != pid || state.Nattch != 0 {
+	if int(state.Cpid) != pid {
 		return nil
 	}
 	_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)

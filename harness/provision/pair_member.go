@@ -116,7 +116,7 @@ func (m *member) close(ctx context.Context) error {
 	var errs []error
 	if m.run != nil {
 		m.run.closing.Store(true)
-		errs = append(errs, m.run.process.Stop(ctx), m.clean(ctx))
+		errs = append(errs, m.run.process.Stop(ctx), m.clean(ctx, nil))
 	}
 	return errors.Join(append(errs, m.scratch.remove())...)
 }
