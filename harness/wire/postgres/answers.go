@@ -12,6 +12,7 @@ type destination struct {
 	exchange *exchange // whose answer it is; nil: none's
 	answer   *answer   // that takes it in; nil: on to the server under test
 	aside    bool      // it is no part of the answer to a command of our own, and goes on later
+	notice   bool
 	dropped  bool
 }
 
@@ -63,6 +64,8 @@ func (s *session) passAnswer() error {
 func (s *session) put(to destination, piece []byte) error {
 	switch {
 	case to.dropped:
+	case to.aside && to.notice:
+		to.answer.notices = append(to.answer.notices, piece...)
 	case to.aside:
 		to.answer.aside = append(to.answer.aside, piece...)
 	case to.answer != nil:
@@ -125,7 +128,7 @@ func (s *session) see(kind byte, body []byte) destination {
 	e := s.queue[0]
 	to := destination{exchange: e, answer: e.answer}
 	if aside {
-		to.aside = e.unit == nil
+		to.aside, to.notice = e.unit == nil, kind == 'N'
 		to.dropped = e.quiet && kind == 'N'
 		return to
 	}

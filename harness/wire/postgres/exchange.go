@@ -26,7 +26,8 @@ type exchange struct {
 // An answer is what came back, message by message.
 type answer struct {
 	bytes    []byte
-	aside    []byte // of a command of our own: messages that are not part of its answer
+	notices  []byte // of a command of our own, which are the server's to hear
+	aside    []byte // likewise, notifications and changed parameters
 	complete span   // last CommandComplete
 	failure  span   // last ErrorResponse
 	ready    span   // last ReadyForQuery
@@ -91,7 +92,7 @@ func (e *exchange) take(s *session, kind byte, body []byte) {
 		e.step('B')
 	case '3':
 		if it := e.step('C'); it != nil && it.about == 'S' {
-			s.forget(it.name, e.unit.number)
+			s.forget(it.name, it.order)
 		}
 	case 't':
 		if it := e.current(); it != nil && it.kind == 'D' && it.statement != nil {
@@ -152,7 +153,7 @@ func (e *exchange) completed(s *session, kind byte, body []byte) {
 	if kind == 'C' {
 		x.tag, _ = cString(body)
 		x.tag = recorded(x.tag, recordedParam)
-		s.learn(x.statement, e.unit.number)
+		s.learn(x.statement, x.order)
 	}
 }
 
@@ -207,23 +208,23 @@ func parameterTypes(body []byte) []uint32 {
 }
 
 // learn takes the effect of a statement on prepared ones into account.
-func (s *session) learn(st *statement, unit int) {
+func (s *session) learn(st *statement, order int) {
 	switch {
 	case st.prepares != "":
 		s.names[st.name] = newStatement(st.prepares, s.backslash)
-		s.names[st.name].since = unit
+		s.names[st.name].since = order
 	case st.forgets && st.name == "all":
 		for name := range s.names {
-			s.forget(name, unit)
+			s.forget(name, order)
 		}
 	case st.forgets:
-		s.forget(st.name, unit)
+		s.forget(st.name, order)
 	}
 }
 
-// forget drops a prepared statement, unless a later unit prepared it anew.
-func (s *session) forget(name string, unit int) {
-	if st := s.names[name]; st != nil && st.since <= unit {
+// forget drops a prepared statement, unless it was prepared anew since.
+func (s *session) forget(name string, order int) {
+	if st := s.names[name]; st != nil && st.since <= order {
 		delete(s.names, name)
 	}
 }

@@ -56,7 +56,7 @@ func (s *session) passRequest() error {
 		}
 		u := s.gathering
 		u.end = kind
-		s.gathering = &unit{number: u.number + 1}
+		s.gathering = &unit{}
 		err := s.unit(u)
 		s.reuse(u)
 		return err

@@ -3,6 +3,7 @@ package pgwire
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -33,7 +34,6 @@ type session struct {
 	gathering *unit         // what has been read of the next unit
 	in        *bufio.Writer // to Postgres
 	skip      bool          // an error of ours stands in for Postgres': what comes up to the next Sync is not forwarded
-	count     int           // units
 
 	outMu    sync.Mutex    // held for whole messages
 	out      *bufio.Writer // to the server
@@ -44,6 +44,7 @@ type session struct {
 	pid         int
 	backend     *backend
 	departed    bool            // the connection has ended, as far as the server under test goes
+	order       int             // messages from the server under test, counted
 	started     bool            // the first ReadyForQuery was there
 	skipping    bool            // Postgres passes over everything up to the next Sync
 	queue       []*exchange     // not answered yet
@@ -219,11 +220,15 @@ func (s *session) watch() (ctx context.Context, stop func()) {
 	var watcher sync.WaitGroup
 	watcher.Go(func() {
 		for more := s.client.r.Buffered() + 1; more <= inputBuffer; more = s.client.r.Buffered() + 1 {
-			if _, err := s.client.r.Peek(more); err != nil {
-				var timeout net.Error
-				if !errors.As(err, &timeout) || !timeout.Timeout() {
-					cancel(&lostError{whyClient})
-				}
+			ahead, err := s.client.r.Peek(more)
+			if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+				return
+			}
+			if err == nil {
+				ahead, _ = s.client.r.Peek(s.client.r.Buffered())
+			}
+			if err != nil || saysGoodbye(ahead) {
+				cancel(&lostError{whyClient})
 				return
 			}
 		}
@@ -234,6 +239,22 @@ func (s *session) watch() (ctx context.Context, stop func()) {
 		_ = s.clientConn.SetReadDeadline(time.Time{})
 		cancel(nil)
 	}
+}
+
+// saysGoodbye reports whether there is a Terminate among the messages. Some
+// drivers wait for the other end to close after it.
+func saysGoodbye(b []byte) bool {
+	for len(b) >= headSize {
+		if b[0] == 'X' {
+			return true
+		}
+		length := int64(binary.BigEndian.Uint32(b[1:])) + 1
+		if length < headSize || length > int64(len(b)) {
+			return false
+		}
+		b = b[length:]
+	}
+	return false
 }
 
 // past is a deadline that has passed.

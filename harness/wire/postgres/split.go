@@ -93,10 +93,15 @@ func (p *passage) unwrap() error {
 	if ended.at == 0 {
 		return err
 	}
-	if ended.failed && !p.answer.failed {
-		p.blameLast(ended.err)
-		p.answer.failed = true
-		p.answer.replace(p.answer.complete, ended.bytes[ended.failure.from:ended.failure.to])
+	if !p.answer.failed {
+		// Postgres says that the last statement is complete when it has committed.
+		outcome := p.answer.bytes[p.answer.complete.from:p.answer.complete.to]
+		if ended.failed {
+			p.blameLast(ended.err)
+			p.answer.failed = true
+			outcome = ended.bytes[ended.failure.from:ended.failure.to]
+		}
+		p.answer.replace(p.answer.complete, append(ended.notices, outcome...))
 	}
 	p.answer.finish(ended.status, ended.aside)
 	p.answer.at = ended.at

@@ -38,7 +38,7 @@ type statement struct {
 	offset   int    // of a piece of a query: where it begins
 
 	types []uint32 // of the parameters, as far as they are known; guarded by session.mu
-	since int      // unit that prepared it
+	since int      // message that prepared it
 }
 
 // newStatement looks at one statement's text.

@@ -13,6 +13,7 @@ import (
 type item struct {
 	kind      byte // P, B, D, E, C as on the wire
 	about     byte // S or P, of D and C
+	order     int  // within the session
 	name      string
 	statement *statement
 	previous  *statement // that a Parse takes the name from
@@ -23,6 +24,7 @@ type item struct {
 type execution struct {
 	statement *statement
 	params    []string
+	order     int // within the session
 	item      int // its E
 	from, to  int // its E in the unit's bytes
 
@@ -33,10 +35,9 @@ type execution struct {
 
 // A unit is what a session sends up to a Sync, a Query or a Flush, on its way.
 type unit struct {
-	number int    // within the session
-	end    byte   // S, Q, H, or F for a function call
-	raw    []byte // valid until it is forwarded
-	query  string // of a Query
+	end   byte   // S, Q, H, or F for a function call
+	raw   []byte // valid until it is forwarded
+	query string // of a Query
 
 	items      []item
 	executions []execution
@@ -83,11 +84,12 @@ func (s *session) understand(kind byte, u *unit, from int) error {
 	body := u.raw[from+headSize:]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	it := item{kind: kind, execution: -1}
+	s.order++
+	it := item{kind: kind, execution: -1, order: s.order}
 	var err error
 	switch kind {
 	case 'P':
-		err = s.parse(&it, u, body)
+		err = s.parse(&it, body)
 	case 'B':
 		err = s.bind(body)
 	case 'D', 'C':
@@ -105,7 +107,7 @@ func (s *session) understand(kind byte, u *unit, from int) error {
 	case 'Q':
 		u.query, _ = cString(body)
 		for _, st := range pieces(u.query, s.backslash) {
-			u.add(execution{statement: st})
+			u.add(execution{statement: st, order: s.order})
 		}
 		return nil
 	case 'F':
@@ -126,14 +128,14 @@ func (u *unit) add(x execution) {
 	u.copyIn = u.copyIn || x.statement.copyIn
 }
 
-func (s *session) parse(it *item, u *unit, body []byte) error {
+func (s *session) parse(it *item, body []byte) error {
 	var m pgproto3.Parse
 	if err := m.Decode(body); err != nil {
 		return err
 	}
 	it.name = m.Name
 	it.statement = newStatement(m.Query, s.backslash)
-	it.statement.types, it.statement.since = m.ParameterOIDs, u.number
+	it.statement.types, it.statement.since = m.ParameterOIDs, it.order
 	it.previous = s.names[m.Name]
 	s.names[m.Name] = it.statement
 	return nil
@@ -184,7 +186,7 @@ func (s *session) execute(it *item, u *unit, body []byte, from int) {
 	}
 	p.begun = true
 	it.execution = len(u.executions)
-	u.add(execution{statement: p.statement, params: p.params, item: len(u.items), from: from, to: len(u.raw)})
+	u.add(execution{statement: p.statement, params: p.params, order: it.order, item: len(u.items), from: from, to: len(u.raw)})
 }
 
 // statements is the unit's part of the record: without answers on arrival,

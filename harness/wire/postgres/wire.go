@@ -47,7 +47,7 @@ type Wire struct {
 	handlers     sync.WaitGroup
 	close        func() error    // once
 	ctx          context.Context //nolint:containedctx // ends with Close: holds end, too
-	cancel       context.CancelFunc
+	cancel       context.CancelCauseFunc
 
 	mu       sync.Mutex
 	target   *target
@@ -72,7 +72,7 @@ func Start(ctx context.Context, c Config) (*Wire, error) {
 		config: c, ledger: ledger{clock: c.Clock, limit: c.UnitLimit}, gone: newRegister(),
 		urls: map[string]string{}, target: t, sessions: map[*session]struct{}{},
 	}
-	w.ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	w.ctx, w.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	w.close = sync.OnceValue(w.shut)
 	for _, name := range c.Servers {
 		if err := w.listen(ctx, name); err != nil {
@@ -187,7 +187,7 @@ func (w *Wire) Err() error { return w.ledger.err() }
 func (w *Wire) Close() error { return w.close() }
 
 func (w *Wire) shut() error {
-	w.cancel()
+	w.cancel(&lostError{whyClosed})
 	var errs []error
 	for _, l := range w.listeners {
 		errs = append(errs, l.Close())
