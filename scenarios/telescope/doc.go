@@ -11,6 +11,7 @@ package telescope
 
 import (
 	"embed"
+	"slices"
 
 	"github.com/overbook/overbook/harness"
 )
@@ -23,7 +24,10 @@ var invariants embed.FS
 const where = "scenarios/telescope"
 
 // All gives the scenarios of this design, in the order in which they run.
-func All() []harness.Scenario {
+func All() []harness.Scenario { return slices.Concat(races(), faults()) }
+
+// races gives the scenarios in which nothing breaks but an answer of Postgres.
+func races() []harness.Scenario {
 	list := []harness.Scenario{
 		twoMembersOneSlot(), onReplicas(twoMembersOneSlot(), "two members book one slot at two of three replicas"),
 		hundredOnOneSlot(), onReplicas(hundredOnOneSlot(), "a hundred members book one slot at three replicas"),
@@ -40,5 +44,5 @@ func All() []harness.Scenario {
 	for _, h := range holdings {
 		list = append(list, blockedLock(h))
 	}
-	return append(list, deadlock(), onReplicas(deadlock(), "the imports meet at three replicas"), badInput())
+	return append(list, deadlock(), onReplicas(deadlock(), "the imports meet at three replicas"), deadlockInjected(), badInput())
 }
