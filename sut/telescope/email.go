@@ -47,8 +47,9 @@ func newMailer(pool *pgxpool.Pool, cfg Config, m *meters) *mailer {
 	out.provider = newProvider(cfg, m)
 	out.relay = outbox.New(newMailStore(pool, cfg.EmailInterval), out.consume, outbox.Config{
 		Interval: cfg.EmailInterval,
-		// A batch takes this long when every call and every row takes as long as it may.
-		Claim:     mailBatch / mailLanes * (cfg.EmailTimeout + mailStoring),
+		// A batch takes no longer, even when no call is answered. Who outlasts it
+		// all the same costs a second mail, nothing else.
+		Claim:     mailBatch/mailLanes*cfg.EmailTimeout + mailStoring,
 		Batch:     mailBatch,
 		ParkAfter: cfg.EmailParkAfter,
 		Clock:     cfg.Clock,

@@ -57,7 +57,7 @@ func newProjection(pool *pgxpool.Pool, cfg Config, m *meters) *projection {
 // tried again; meanwhile the schedule grows old, and says so.
 func (p *projection) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		began := clock.Mono()
+		at, began := p.cfg.Clock.Now(), clock.Mono()
 		wrote, err := p.tick(ctx)
 		if err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("the public schedule was not refreshed", "age", p.age(), "error", err)
@@ -65,7 +65,7 @@ func (p *projection) run(ctx context.Context) {
 		if wrote || err != nil {
 			p.meters.refreshed(clock.Mono()-began, err)
 		}
-		if p.cfg.Clock.Sleep(ctx, p.cfg.ProjectionInterval) != nil {
+		if sleepSince(ctx, p.cfg.Clock, at, p.cfg.ProjectionInterval) != nil {
 			return
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/overbook/overbook/sut/clock"
 )
 
 // Bounds of the purger's work.
@@ -28,13 +30,24 @@ func newPurger(pool *pgxpool.Pool, cfg Config) *purger { return &purger{cfg: cfg
 // is turned on wakes it. Trouble is logged and tried again.
 func (p *purger) run(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := p.cfg.Clock.Now()
 		if n, err := p.purge(ctx); err != nil && ctx.Err() == nil {
 			p.cfg.Log.Warn("purging old results ended early, what is left stays until the next round", "deleted", n, "error", err)
 		}
-		if p.cfg.Clock.Sleep(ctx, purgeEvery) != nil {
+		if sleepSince(ctx, p.cfg.Clock, began, purgeEvery) != nil {
 			return
 		}
 	}
+}
+
+// sleepSince sleeps until d of server time has passed since a round began, so
+// that a clock that is turned on during the round ends the sleep as well.
+func sleepSince(ctx context.Context, c *clock.Clock, began time.Time, d time.Duration) error {
+	left := min(began.Add(d).Sub(c.Now()), d) // no longer, when it is turned back
+	if left <= 0 {
+		return ctx.Err()
+	}
+	return c.Sleep(ctx, left)
 }
 
 // purge deletes what is too old now, batch by batch, and gives how many rows
