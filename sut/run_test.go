@@ -34,12 +34,16 @@ func TestBadConfiguration(t *testing.T) {
 		says []string
 	}{
 		{"nothing", nil, nil, []string{"--design"}},
-		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library"}},
+		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library, telescope"}},
+		{"help about an unknown design", []string{"--design", "cinema", "--help"}, good, []string{`"cinema"`, "library, telescope"}},
 		{"no design name", []string{"--design"}, good, []string{"--design library"}},
 		{"unknown argument", []string{"--fast"}, good, []string{`"--fast"`, "--help"}},
 		{"required ones", []string{"--design", "library"}, nil, []string{`DATABASE_URL=""`, `PYXIS_URL=""`, "e.g. PYXIS_URL=http://"}},
 		{"every bad one is named", []string{"--design=library"}, append(good, "POOL_SIZE=3", "LIBRARY_PATH=sideways", "LIBRARY_TICK=fast", "TEST_MODE=maybe", "LISTEN=8080", "LIBRARY_WAKE=often"), []string{`POOL_SIZE="3"`, "from 4 to 500", `LIBRARY_PATH="sideways"`, "direct or intent", `LIBRARY_TICK="fast"`, "e.g. LIBRARY_TICK=250ms", `TEST_MODE="maybe"`, `LISTEN="8080"`, "commit or tick"}},
 		{"lease too short", []string{"--design", "library"}, append(good, "LIBRARY_LEASE=5s"), []string{"LIBRARY_LEASE", "LIBRARY_UPSTREAM_TIMEOUT", "TEST_MODE"}},
+		{"telescope's bad ones", []string{"--design", "telescope"}, append(good, "EMAIL_URL=mail", "TELESCOPE_TIME_ZONE=Hawaii/Here", "TELESCOPE_TRIES=0", "TELESCOPE_RETENTION=7d"), []string{`EMAIL_URL="mail"`, `TELESCOPE_TIME_ZONE="Hawaii/Here"`, "e.g. TELESCOPE_TIME_ZONE=Pacific/Honolulu", `TELESCOPE_TRIES="0"`, "from 1 to 100", `TELESCOPE_RETENTION="7d"`}},
+		{"a time zone of this machine", []string{"--design", "telescope"}, append(good, "TELESCOPE_TIME_ZONE=Local"), []string{`TELESCOPE_TIME_ZONE="Local"`}},
+		{"telescope's that don't fit together", []string{"--design", "telescope"}, append(good, "TELESCOPE_LOCK_TIMEOUT=5s", "TELESCOPE_RETRY_WINDOW=200h"), []string{"TELESCOPE_LOCK_TIMEOUT", "less than TELESCOPE_STATEMENT_TIMEOUT", "TELESCOPE_RETRY_WINDOW", "at most TELESCOPE_RETENTION"}},
 		{"migrate without a database", []string{"migrate", "--design", "library"}, nil, []string{`DATABASE_URL=""`}},
 	}
 	for _, tt := range tests {
@@ -61,13 +65,26 @@ func TestBadConfiguration(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	var stdout, stderr bytes.Buffer
-	if code := sut.Run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
-	}
-	for _, s := range []string{"DATABASE_URL", "LIBRARY_BREAKER_PROBES", "migrate"} {
-		if !strings.Contains(stdout.String(), s) {
-			t.Errorf("help does not mention %s", s)
+	common := []string{"DATABASE_URL", "SHUTDOWN_GRACE", "migrate", "library, telescope"}
+	of := map[string]string{"library": "LIBRARY_BREAKER_PROBES", "telescope": "TELESCOPE_TIME_ZONE"}
+	for _, only := range []string{"", "library", "telescope"} {
+		args := []string{"--help"}
+		if only != "" {
+			args = append(args, "--design", only)
+		}
+		var stdout, stderr bytes.Buffer
+		if code := sut.Run(t.Context(), args, nil, &stdout, &stderr); code != 0 || stderr.Len() != 0 {
+			t.Errorf("%v: exit code %d, want 0\n%s", args, code, &stderr)
+		}
+		for _, s := range common {
+			if !strings.Contains(stdout.String(), s) {
+				t.Errorf("%v: does not mention %s", args, s)
+			}
+		}
+		for design, variable := range of {
+			if got, want := strings.Contains(stdout.String(), variable), only == "" || only == design; got != want {
+				t.Errorf("%v: mentions %s: %v", args, variable, got)
+			}
 		}
 	}
 }
@@ -117,16 +134,21 @@ func (l *logs) says(t *testing.T, text string) {
 
 func start(t *testing.T, ctx context.Context, env ...string) *server { //nolint:revive // the context is the server's life
 	t.Helper()
+	return startDesign(t, ctx, "library", env...)
+}
+
+func startDesign(t *testing.T, ctx context.Context, design string, env ...string) *server { //nolint:revive // likewise
+	t.Helper()
 	url := cluster.Database(t)
 	env = append([]string{"DATABASE_URL=" + url, "POOL_SIZE=6"}, env...)
 	var stderr bytes.Buffer
-	if code := sut.Run(t.Context(), []string{"migrate", "--design", "library"}, env, io.Discard, &stderr); code != 0 {
+	if code := sut.Run(t.Context(), []string{"migrate", "--design", design}, env, io.Discard, &stderr); code != 0 {
 		t.Fatalf("migrate: exit code %d\n%s", code, &stderr)
 	}
 	s := &server{code: make(chan int, 1), stderr: &logs{wrote: make(chan struct{}, 1)}}
 	out, in := io.Pipe()
 	go func() {
-		s.code <- sut.Run(ctx, []string{"--design", "library"}, env, in, s.stderr)
+		s.code <- sut.Run(ctx, []string{"--design", design}, env, in, s.stderr)
 		_ = in.Close()
 	}()
 	line, _ := bufio.NewReader(out).ReadString('\n')
@@ -146,11 +168,11 @@ func (s *server) ended(t *testing.T) int {
 }
 
 func TestServesAndStops(t *testing.T) {
-	for _, how := range []string{"context", "signal"} {
-		t.Run(how, func(t *testing.T) {
+	for _, tt := range []struct{ design, how string }{{"library", "context"}, {"library", "signal"}, {"telescope", "context"}, {"telescope", "signal"}} {
+		t.Run(tt.design+" "+tt.how, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := start(t, ctx, "PYXIS_URL=http://127.0.0.1:1")
+			s := startDesign(t, ctx, tt.design, "PYXIS_URL=http://127.0.0.1:1")
 			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/healthz", nil)
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
@@ -160,7 +182,7 @@ func TestServesAndStops(t *testing.T) {
 			if resp.StatusCode != http.StatusOK {
 				t.Errorf("healthz %d", resp.StatusCode)
 			}
-			if how == "context" {
+			if tt.how == "context" {
 				cancel()
 			} else if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 				t.Fatal(err)
@@ -219,11 +241,13 @@ func TestPortTaken(t *testing.T) {
 }
 
 func TestDatabaseRefused(t *testing.T) {
-	var stderr bytes.Buffer
 	env := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x?connect_timeout=2", "PYXIS_URL=http://127.0.0.1:1"}
-	for _, args := range [][]string{{"--design", "library"}, {"migrate", "--design", "library"}} {
-		if code := sut.Run(t.Context(), args, env, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "database") {
-			t.Errorf("%v: exit code %d, log:\n%s", args, code, &stderr)
+	for _, design := range []string{"library", "telescope"} {
+		for _, args := range [][]string{{"--design", design}, {"migrate", "--design", design}} {
+			var stderr bytes.Buffer
+			if code := sut.Run(t.Context(), args, env, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "database") {
+				t.Errorf("%v: exit code %d, log:\n%s", args, code, &stderr)
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 // Package httpapi is what every design's HTTP side shares: problem documents
-// (RFC 9457), who the caller is, what a request says about its cause, strict
-// JSON in and out, and the middleware around all handlers.
+// (RFC 9457), who the caller is and what they may call, what a request says
+// about its cause and its operation's key, strict JSON in and out, answers that
+// are built once, the clock for tests, and the middleware around all handlers.
 //
 // What must not happen here: words of one design (seats, slots, tickets), the
 // database, upstream systems.
@@ -139,8 +140,7 @@ func JSON(status int, v any) Answer { return render(status, "application/json", 
 func render(status int, contentType string, v any) Answer {
 	body, err := json.Marshal(v)
 	if err != nil { // our own types always marshal; this is for the day they don't
-		status, contentType = http.StatusInternalServerError, "application/problem+json"
-		body = []byte(`{"type":"/problems/internal","title":"A fault of the server","status":500,"detail":"the answer could not be written as JSON"}`)
+		return Internal.With("the answer could not be written as JSON").Answer()
 	}
 	return Answer{Status: status, ContentType: contentType, Body: append(body, '\n'), Kind: KindOK}
 }

@@ -47,26 +47,27 @@ type Stored struct {
 // Retention.
 type Policy struct {
 	RetryWindow time.Duration // a retry gets the stored answer
-	Retention   time.Duration // the key is not as good as new
+	Retention   time.Duration // the key is remembered
 }
 
-// A Verdict is what becomes of a request whose key was used before.
+// A Verdict is what a key says about a request.
 type Verdict int
 
 // The verdicts.
 const (
-	Gone       Verdict = iota // kept long enough: the key is as good as new
+	Taken      Verdict = iota // the key is new, or as good as new, and now the transaction's: do it
 	Replay                    // a retry: give the stored answer
-	Reused                    // another request under the same key
+	Reused                    // another request was done under the key
 	WindowOver                // a retry that comes too late to be told its answer
 )
 
-// Judge gives the verdict on a request with the fingerprint.
-func (p Policy) Judge(s Stored, fingerprint string, now time.Time) Verdict {
+// judge gives the verdict on a request whose key was used before. Taken: that
+// was so long ago that it counts no more.
+func (p Policy) judge(s Stored, fingerprint string, now time.Time) Verdict {
 	age := now.Sub(s.CreatedAt)
 	switch {
 	case age >= p.Retention:
-		return Gone
+		return Taken
 	case s.Fingerprint != fingerprint:
 		return Reused
 	case age >= p.RetryWindow:

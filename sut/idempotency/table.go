@@ -61,35 +61,34 @@ values ($1, $2, $3, $4, $5, $6) on conflict (principal, type, key) do nothing re
 // Statements are the table's statements, to be prepared.
 func (t *Table) Statements() []string { return []string{t.take, t.look, t.forget, t.complete} }
 
-// Take takes the key for the transaction. op is the request that does so. When
-// the key was used before, it gives what is stored and false. It waits for
-// whoever is at work under the key; [ErrInProgress] says that this took too
-// long, and has ended the transaction.
-func (t *Table) Take(ctx context.Context, tx DB, s Scope, fingerprint, op string, now time.Time) (Stored, bool, error) {
+// Take takes the key for the transaction, or says what it was used for before.
+// op is the request that asks. It waits for whoever is at work under the key;
+// [ErrInProgress] says that this took too long, and has ended the transaction.
+func (t *Table) Take(ctx context.Context, tx DB, s Scope, fingerprint, op string, now time.Time) (Verdict, Stored, error) {
 	for range takeTries {
 		var taken bool
 		err := tx.QueryRow(ctx, t.take, s.Principal, s.Type, s.Key, fingerprint, op, now).Scan(&taken)
 		if err == nil {
-			return Stored{}, true, nil
+			return Taken, Stored{}, nil
 		}
 		if !errors.Is(err, pgx.ErrNoRows) {
-			return Stored{}, false, inProgress(err)
+			return 0, Stored{}, inProgress(err)
 		}
-		stored, known, err := t.Look(ctx, tx, s)
+		stored, known, err := t.find(ctx, tx, s)
 		if err != nil {
-			return Stored{}, false, err
+			return 0, Stored{}, err
 		}
 		if !known {
 			continue // purged since the insert met it
 		}
-		if t.policy.Judge(stored, fingerprint, now) != Gone {
-			return stored, false, nil
+		if verdict := t.policy.judge(stored, fingerprint, now); verdict != Taken {
+			return verdict, stored, nil
 		}
 		if _, err := tx.Exec(ctx, t.forget, s.Principal, s.Type, s.Key, now.Add(-t.policy.Retention)); err != nil {
-			return Stored{}, false, inProgress(err)
+			return 0, Stored{}, inProgress(err)
 		}
 	}
-	return Stored{}, false, ErrInProgress
+	return 0, Stored{}, ErrInProgress
 }
 
 func inProgress(err error) error {
@@ -99,8 +98,14 @@ func inProgress(err error) error {
 	return fmt.Errorf("take the key: %w", err)
 }
 
-// Look gives what is stored under a key, however old; false when nothing is.
-func (t *Table) Look(ctx context.Context, db DB, s Scope) (Stored, bool, error) {
+// Look gives what is stored under a key; false when nothing is that counts.
+func (t *Table) Look(ctx context.Context, db DB, s Scope, now time.Time) (Stored, bool, error) {
+	stored, known, err := t.find(ctx, db, s)
+	return stored, known && now.Sub(stored.CreatedAt) < t.policy.Retention, err
+}
+
+// find gives what is stored under a key, however old.
+func (t *Table) find(ctx context.Context, db DB, s Scope) (Stored, bool, error) {
 	var stored Stored
 	var status *int
 	var contentType *string

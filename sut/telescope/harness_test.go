@@ -24,37 +24,69 @@ import (
 
 var cluster *pgtest.Cluster
 
-func TestMain(m *testing.M) {
-	os.Exit(pgtest.Main(m, func(c *pgtest.Cluster) { cluster = c }))
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	c, err := pgtest.Start(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need a Postgres:", err)
+		return 1
+	}
+	defer c.Stop()
+	defer databases.drop()
+	cluster = c
+	return m.Run()
 }
 
-// today is when all tests of the whole server happen.
-var today = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+// databases are used by one test after another: making one takes longer than
+// most tests.
+var databases shelf
 
-// slotsThere are open slots 1 to 40, all in December of the observatory's.
-const slotsThere = 40
-
-// An observatory is a database with slots, and the replicas on it.
-type observatory struct {
-	t    *testing.T
-	url  string
-	db   *pgxpool.Pool
-	base Config
+type shelf struct {
+	mu   sync.Mutex
+	free []string
+	ends []func()
 }
 
-func newObservatory(t *testing.T) *observatory {
+// A lasting test's database goes away with the shelf.
+type lasting struct{ testing.TB }
+
+func (lasting) Cleanup(f func()) { databases.ends = append(databases.ends, f) }
+
+func (s *shelf) drop() {
+	for _, end := range s.ends {
+		end()
+	}
+}
+
+// take gives a database with the schema, until the test ends.
+func (s *shelf) take(t *testing.T) (url string) {
 	t.Helper()
-	o := &observatory{t: t}
-	o.url = cluster.Template(t, "observatory", func(url string) error {
-		if _, err := Migrate(context.Background(), url); err != nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.free); n > 0 {
+		url, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		url = cluster.Template(lasting{t}, "observatory", func(url string) error {
+			_, err := Migrate(context.Background(), url)
 			return err
-		}
-		conn, err := pgx.Connect(context.Background(), url)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Close(context.Background()) }()
-		_, err = conn.Exec(context.Background(), `
+		})
+	}
+	t.Cleanup(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.free = append(s.free, url)
+	})
+	return url
+}
+
+// beginning empties a database, past the triggers that refuse to, and makes
+// the slots.
+const beginning = `
+set session_replication_role = replica;
+truncate observing_slots, active_reservations, member_quotas, booking_operations, audit_history, outbox, email_deliveries, slot_schedule,
+  schedule_refreshes restart identity cascade;
+set session_replication_role = default;
 with s as (
   insert into observing_slots (slot_id, starts_at, state, version, updated_at)
   select i, '2026-12-10T08:00:00Z'::timestamptz + i * interval '30 minutes', 'open', 1, '2026-11-01T00:00:00Z' from generate_series(1, 40) i
@@ -62,21 +94,40 @@ with s as (
 ), a as (
   insert into audit_history (slot_id, seq, event, actor, at) select slot_id, 1, 'CREATED', 'staff-0', updated_at from s
 )
-insert into outbox (slot_id, seq, type, payload, created_at, delivered_at) select slot_id, 1, 'telescope.created', '{}', updated_at, updated_at from s`)
-		return err
-	})
-	pool, err := pgxpool.New(t.Context(), o.url+"&application_name=test")
+insert into outbox (slot_id, seq, type, payload, created_at, delivered_at) select slot_id, 1, 'telescope.created', '{}', updated_at, updated_at from s`
+
+// today is when all tests of the whole server happen.
+var today = time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
+
+// An observatory is a database with open slots 1 to 40, all in December, and
+// the replicas on it.
+type observatory struct {
+	t    *testing.T
+	url  string
+	db   *pgxpool.Pool
+	base Config
+}
+
+// newObservatory gives a world of its own; tests that have one run side by side.
+func newObservatory(t *testing.T) *observatory {
+	t.Helper()
+	t.Parallel()
+	o := &observatory{t: t, url: databases.take(t)}
+	pool, err := pgxpool.New(t.Context(), o.url+"&application_name=test&deadlock_timeout=10000")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	if _, err := pool.Exec(t.Context(), beginning); err != nil {
+		t.Fatal(err)
+	}
 	o.db = pool
 	zone, err := time.LoadLocation("Pacific/Honolulu")
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.base = Config{
-		DatabaseURL: o.url, PoolSize: 16, TestMode: true, TimeZone: zone,
+		DatabaseURL: o.url, PoolSize: 8, TestMode: true, TimeZone: zone,
 		LockTimeout: 2 * time.Second, StatementTimeout: 5 * time.Second, Tries: 5,
 		RetryWindow: 24 * time.Hour, Retention: 168 * time.Hour, ProjectionInterval: 20 * time.Millisecond,
 		EmailInterval: 20 * time.Millisecond, EmailTimeout: 2 * time.Second, EmailParkAfter: 10,
@@ -322,4 +373,57 @@ func (o *observatory) rows() string {
 	return scan[string](o, `select concat_ws(' ', (select count(*) from observing_slots), (select sum(version) from observing_slots),
   (select count(*) from active_reservations), (select count(*) from member_quotas), (select count(*) from booking_operations),
   (select count(*) from audit_history), (select count(*) from outbox))`)
+}
+
+// patience is how long a test waits for something that must happen.
+const patience = 30 * time.Second
+
+// await asks until the answer will do, and gives it.
+func await[T any](t *testing.T, what string, ask func() (T, bool)) T {
+	t.Helper()
+	deadline := time.After(patience)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		v, ok := ask()
+		if ok {
+			return v
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("%s: not within %v, last %+v", what, patience, v)
+		}
+	}
+}
+
+// hold runs a statement in a transaction of the test and keeps its locks until
+// the function is called.
+func (o *observatory) hold(sql string, args ...any) (release func()) {
+	o.t.Helper()
+	tx := o.session(sql, args...)
+	return func() { _ = tx.Rollback(context.Background()) }
+}
+
+// session is a transaction of the test in which a statement was run.
+func (o *observatory) session(sql string, args ...any) pgx.Tx {
+	o.t.Helper()
+	tx, err := o.db.Begin(context.Background())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // a second time does nothing
+	if _, err := tx.Exec(context.Background(), sql, args...); err != nil {
+		o.t.Fatalf("%s: %v", sql, err)
+	}
+	return tx
+}
+
+// awaitWaiting waits until n sessions of the replica wait for a lock.
+func (o *observatory) awaitWaiting(replica string, n int) {
+	o.t.Helper()
+	await(o.t, fmt.Sprintf("%d sessions of %s waiting for a lock", n, replica), func() (int, bool) {
+		got := scan[int](o, "select count(*) from pg_stat_activity where application_name = $1 and wait_event_type = 'Lock' and datname = current_database()", replica)
+		return got, got == n
+	})
 }

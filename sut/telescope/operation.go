@@ -58,13 +58,13 @@ func (s *Service) operate(ctx context.Context, op operation, decide decision) (h
 	var answer httpapi.Answer
 	keys := s.store.keys
 	err := s.store.transact(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) {
-		before, taken, err := keys.Take(ctx, tx, op.scope, op.fingerprint, op.cause.Op, s.cfg.Clock.Now())
+		verdict, before, err := keys.Take(ctx, tx, op.scope, op.fingerprint, op.cause.Op, s.cfg.Clock.Now())
 		if err != nil {
 			return false, err
 		}
-		if !taken {
-			answer, err = s.answeredBefore(before, op)
-			return false, err
+		if verdict != idempotency.Taken {
+			answer, err = answeredBefore(ctx, tx, verdict, before)
+			return true, err
 		}
 		w := &work{tx: tx, op: op, clock: s.cfg.Clock, zone: s.cfg.TimeZone}
 		out, err := decide(ctx, w)
@@ -82,21 +82,19 @@ func (s *Service) operate(ctx context.Context, op operation, decide decision) (h
 }
 
 // answeredBefore is the answer to a request whose key was used before.
-func (s *Service) answeredBefore(stored idempotency.Stored, op operation) (httpapi.Answer, error) {
-	policy := idempotency.Policy{RetryWindow: s.cfg.RetryWindow, Retention: s.cfg.Retention}
-	switch policy.Judge(stored, op.fingerprint, s.cfg.Clock.Now()) {
+func answeredBefore(ctx context.Context, tx pgx.Tx, verdict idempotency.Verdict, stored idempotency.Stored) (httpapi.Answer, error) {
+	switch verdict {
 	case idempotency.Reused:
 		return httpapi.Answer{}, keyReused.Err()
 	case idempotency.WindowOver:
 		return httpapi.Answer{}, retryWindowOver.Err()
-	case idempotency.Gone: // its time ran out while we looked
-		return httpapi.Answer{}, inProgress.Err()
-	case idempotency.Replay:
+	default: // a retry
 	}
+	_, err := tx.Exec(ctx, sqlBarrier)
 	return httpapi.Answer{
 		Status: stored.Status, ContentType: stored.ContentType, Body: stored.Body, Kind: "replayed",
 		Header: http.Header{"Idempotency-Replayed": {"true"}},
-	}, nil
+	}, err
 }
 
 // refused is an outcome that is kept like any other: the operation was decided,

@@ -138,13 +138,13 @@ func (s *Service) lookUp(ctx context.Context, scope idempotency.Scope) (httpapi.
 	var stored idempotency.Stored
 	var known bool
 	err := s.store.withConn(ctx, func(conn *pgxpool.Conn) (err error) {
-		stored, known, err = s.store.keys.Look(ctx, conn, scope)
+		stored, known, err = s.store.keys.Look(ctx, conn, scope, s.cfg.Clock.Now())
 		return err
 	})
 	if err != nil {
 		return httpapi.Answer{}, err
 	}
-	if !known || s.cfg.Clock.Now().Sub(stored.CreatedAt) >= s.cfg.Retention {
+	if !known {
 		return httpapi.Answer{}, unknownOperation.Err()
 	}
 	return httpapi.JSON(http.StatusOK, map[string]any{

@@ -66,6 +66,12 @@ select c.slot_id, c.seq, c.payload::jsonb, $4, $5
 from unnest($1::bigint[], $2::int[], $3::text[]) as c(slot_id, seq, payload)
 order by c.slot_id`
 
+// sqlBarrier makes the commit behind it wait for the synchronous standby, where
+// there is one. A row may be seen that the standby does not have: its own
+// commit gave up waiting. Who is told of it must not lose it in a failover.
+const sqlBarrier = `
+select case when current_setting('synchronous_standby_names') <> '' then pg_logical_emit_message(true, 'overbook', '') end`
+
 // Reads, each authoritative.
 const (
 	sqlSlot = `
@@ -87,6 +93,6 @@ from active_reservations a join observing_slots s using (slot_id) where a.flagge
 // statements are all of them.
 var statements = []string{
 	sqlStart, sqlLockQuota, sqlCountBookings, sqlLockSlots, sqlReserve, sqlBooking, sqlRelease, sqlFlagState, sqlKeep,
-	sqlSetState, sqlFlag, sqlUnflag, sqlStarts, sqlCreateSlots, sqlAdvance, sqlAudit, sqlEvents,
+	sqlSetState, sqlFlag, sqlUnflag, sqlStarts, sqlCreateSlots, sqlAdvance, sqlAudit, sqlEvents, sqlBarrier,
 	sqlSlot, sqlAccountReservations, sqlAccountHistory, sqlFlagged,
 }
