@@ -129,7 +129,7 @@ func TestViolationsAreNamed(t *testing.T) {
 		},
 		"back from the dead": {
 			new(story).book("member-1", 0, 5, "b1").lost(cancel(0, "member-1", "b1", "c"), 6).read(10, 12, "open", "").read(13, 14, "open", "b1"),
-			"slot 4: book by member-1 -> 201 b1 (op-1), read by staff-2 -> open and free (op-3) and read by staff-2 -> open and held by b1 (op-4) exclude each other (each was sent after the one before had been answered): after all but the last the slot is open and free, whatever the other call did",
+			"slot 4: read by staff-2 -> open and held by b1 (op-4) was sent after read by staff-2 -> open and free (op-3) had been answered, and cannot have come after it: the slot was then open and free, whatever the other 2 calls did",
 		},
 		"a booking without an answer, back from the dead": {
 			new(story).lost(new(story).tries("member-1"), 0).read(1, 2, "open", "b1").cancel("member-1", "b1", 3, 4).read(5, 6, "open", "b1"),

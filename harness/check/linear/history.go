@@ -41,12 +41,11 @@ func end(c Call) time.Duration {
 
 // problem makes a problem of the calls that were sent by the instant. The
 // known ones that must says so of have to take effect as they were answered.
-// All others may: at any time from their sending on, with the answer that they
-// got, or never. So whatever order there is for the whole history gives one
-// for each such problem, and a problem without an order proves that the
-// history has none.
+// All others may: in their time, with the answer that they got, or not at all.
+// So whatever order there is for the whole history gives one for each such
+// problem, and a problem without an order proves that the history has none.
 func (h *history) problem(by time.Duration, must func(i int) bool) problem {
-	p := problem{at: map[int32]int{}}
+	var p problem
 	for i, c := range h.calls {
 		it := item{call: i, class: h.classes[i], from: c.Call, to: end(c)}
 		switch {
@@ -55,7 +54,7 @@ func (h *history) problem(by time.Duration, must func(i int) bool) problem {
 			p.must = append(p.must, it)
 		case h.t.classes[it.class].observes: // says nothing when it need not be so
 		default:
-			p.addMay(it)
+			p.may = append(p.may, it)
 		}
 	}
 	return p

@@ -17,7 +17,7 @@ import (
 type unknown struct{} // output of a call without an answer
 
 // oracle asks porcupine, without any rule of ours. optional are ids of known
-// calls that may take effect at any time from their sending on, or never.
+// calls that may have had no effect.
 func oracle(m linear.Model, calls []linear.Call, optional ...string) bool {
 	type answered struct {
 		output   any
@@ -45,7 +45,7 @@ func oracle(m linear.Model, calls []linear.Call, optional ...string) bool {
 		case c.Outcome == harness.Info:
 			op.Output, op.Return = unknown{}, math.MaxInt64
 		case slices.Contains(optional, c.ID):
-			op.Output, op.Return = answered{c.Output, true}, math.MaxInt64
+			op.Output = answered{c.Output, true}
 		}
 		ops = append(ops, op)
 	}
@@ -67,7 +67,7 @@ func compare(t *testing.T, m linear.Model, calls []linear.Call, seed uint64) har
 	if got.Status != want {
 		t.Fatalf("seed %d: %v (%s), porcupine says %v\n%s", seed, got.Status, got.Sentence, want, listed(calls))
 	}
-	if want == harness.Pass || seed%8 != 0 { // the words take most of the time
+	if want == harness.Pass || seed%2 != 0 { // the words take most of the time
 		return want
 	}
 	var others []string

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 )
@@ -20,57 +21,42 @@ type item struct {
 	from, to time.Duration
 }
 
-// A problem asks for an order of all must items and any of the may items. May
-// items stay open; those of one class are interchangeable, and the search uses
-// them in the order in which they were sent.
+// A problem asks for an order of all must items and any of the may items.
 type problem struct {
-	must []item        // by from
-	may  [][]item      // one list per class, each by from
-	at   map[int32]int // index in may, by class
-}
-
-// addMay puts a may item on the list of its class.
-func (p *problem) addMay(i item) {
-	i.to = forever
-	at, ok := p.at[i.class]
-	if !ok {
-		at = len(p.may)
-		p.at[i.class] = at
-		p.may = append(p.may, nil)
-	}
-	p.may[at] = append(p.may[at], i)
+	must []item // by from
+	may  []item // by class, then by from
 }
 
 func (p *problem) sort() {
-	byFrom := func(a, b item) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
-	slices.SortStableFunc(p.must, byFrom)
-	for _, l := range p.may {
-		slices.SortStableFunc(l, byFrom)
-	}
+	byTime := func(a, b item) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) }
+	slices.SortStableFunc(p.must, byTime)
+	slices.SortStableFunc(p.may, func(a, b item) int { return cmp.Or(cmp.Compare(a.class, b.class), byTime(a, b)) })
 }
 
 var errStates = errors.New("more states than the bound allows")
 
 // A search goes depth first through configurations: which must items took
-// effect, how many may items of each class did, and the state they led to.
+// effect, which may items did, and the state they led to.
 //
 // Three rules keep it small; decision 7 shows that they lose no order.
 //   - absorb: a call that only observes takes effect as soon as it may.
-//   - classes: of must items of one class the one that ends first goes first,
-//     of may items of one class the one that was sent first.
+//   - classes: of two items of one class, the one that was sent and ends no
+//     later than the other goes first.
 //   - dominance: who got as far with fewer may items can do whatever this one can.
 type search struct {
 	ctx context.Context //nolint:containedctx // lives as long as one call
 	t   *table
 	p   problem
 
-	done  []uint64 // must items that took effect
-	first int      // the first that did not
-	left  int      // how many did not
-	trail []int    // the order in which they did
-	used  []int    // may items that took effect, by class
+	done   []uint64      // must items that took effect
+	first  int           // the first that did not
+	left   int           // how many did not
+	trail  []int         // the order in which they did
+	used   []uint64      // may items that took effect
+	latest time.Duration // the latest start of all that took effect: what ended earlier can't come any more
+	timed  bool          // there are may items that end
 
-	seen   map[string][][]usage
+	seen   map[string][]usage
 	key    []byte
 	states int
 	most   int
@@ -85,14 +71,18 @@ type search struct {
 	visit func(state int32)
 }
 
-// A usage says how many may items of a class were used.
-type usage struct{ class, n int }
+// A usage is what a configuration has used up: may items that could still have
+// come, by index, and the time before which nothing may end.
+type usage struct {
+	may    []int
+	latest time.Duration
+}
 
 func newSearch(ctx context.Context, t *table, p problem, most int) *search {
 	p.sort()
 	return &search{
-		ctx: ctx, t: t, p: p, most: most, left: len(p.must),
-		done: make([]uint64, len(p.must)/64+1), used: make([]int, len(p.may)), seen: map[string][][]usage{},
+		ctx: ctx, t: t, p: p, timed: slices.ContainsFunc(p.may, func(i item) bool { return i.to < forever }), most: most, left: len(p.must),
+		done: make([]uint64, len(p.must)/64+1), used: make([]uint64, len(p.may)/64+1), seen: map[string][]usage{},
 	}
 }
 
@@ -106,7 +96,7 @@ func (s *search) run(state int32) (bool, error) {
 }
 
 func (s *search) from(state int32) bool {
-	trail, first := len(s.trail), s.first
+	undo := s.mark()
 	s.absorb(state)
 	if s.err == nil && s.left == 0 {
 		return true
@@ -123,12 +113,25 @@ func (s *search) from(state int32) bool {
 			return true
 		}
 	}
-	for _, i := range s.trail[trail:] {
+	s.back(undo)
+	return false
+}
+
+// A mark is a point to which the search can go back.
+type mark struct {
+	trail, first int
+	latest       time.Duration
+}
+
+func (s *search) mark() mark { return mark{len(s.trail), s.first, s.latest} }
+
+// back undoes the must items since the mark.
+func (s *search) back(m mark) {
+	for _, i := range s.trail[m.trail:] {
 		s.done[i/64] &^= 1 << (i % 64)
 	}
-	s.left += len(s.trail) - trail
-	s.trail, s.first = s.trail[:trail], first
-	return false
+	s.left += len(s.trail) - m.trail
+	s.trail, s.first, s.latest = s.trail[:m.trail], m.first, m.latest
 }
 
 // window gives the earliest end among the must items that are left, which is
@@ -144,10 +147,13 @@ func (s *search) window() (limit time.Duration, end int) {
 	return limit, end
 }
 
-func (s *search) isDone(i int) bool { return s.done[i/64]&(1<<(i%64)) != 0 }
+func has(set []uint64, i int) bool { return set[i/64]&(1<<(i%64)) != 0 }
+
+func (s *search) isDone(i int) bool { return has(s.done, i) }
 
 func (s *search) take(i int) {
 	s.done[i/64] |= 1 << (i % 64)
+	s.latest = max(s.latest, s.p.must[i].from)
 	s.trail = append(s.trail, i)
 	s.left--
 	for s.first < len(s.p.must) && s.isDone(s.first) {
@@ -155,14 +161,16 @@ func (s *search) take(i int) {
 	}
 }
 
-// absorb lets every call that only observes, and may come now, come now.
+// absorb lets every call that only observes, and may come now, come now, unless
+// that would keep a may item from coming first.
 func (s *search) absorb(state int32) {
 	for again := true; again; {
 		again = false
 		limit, end := s.window()
+		ends := s.nextEnd()
 		for i := s.first; i < end; i++ {
 			it := s.p.must[i]
-			if s.isDone(i) || it.from > limit || !s.t.classes[it.class].observes {
+			if s.isDone(i) || it.from > min(limit, ends) || !s.t.classes[it.class].observes {
 				continue
 			}
 			if next := s.step(state, it.class); len(next) > 0 {
@@ -176,54 +184,81 @@ func (s *search) absorb(state int32) {
 	}
 }
 
-// tryMust goes on with each of the must items that change something.
+// nextEnd is when the next may item ends that could still come.
+func (s *search) nextEnd() time.Duration {
+	ends := forever
+	if s.timed {
+		for i, it := range s.p.may {
+			if it.to >= s.latest && it.to < ends && !has(s.used, i) {
+				ends = it.to
+			}
+		}
+	}
+	return ends
+}
+
+// tryMust goes on with each of the must items that change something, and with
+// the first sent of those that only observe and were not absorbed.
 func (s *search) tryMust(state int32, limit time.Duration, end int) bool {
 	var ready []int
+	observer := false
 	for i := s.first; i < end; i++ {
 		it := s.p.must[i]
-		if !s.isDone(i) && it.from <= limit && !s.t.classes[it.class].observes && len(s.step(state, it.class)) > 0 {
-			ready = append(ready, i)
+		observes := s.t.classes[it.class].observes
+		if s.isDone(i) || it.from > limit || observes && observer || len(s.step(state, it.class)) == 0 {
+			continue
 		}
+		observer = observer || observes
+		ready = append(ready, i)
 	}
 	slices.SortStableFunc(ready, func(a, b int) int { return cmp.Compare(s.p.must[a].to, s.p.must[b].to) })
 	for n, i := range ready {
 		if s.err != nil {
 			return false
 		}
-		class := s.p.must[i].class
-		if slices.ContainsFunc(ready[:n], func(j int) bool { return s.p.must[j].class == class }) {
+		it := s.p.must[i]
+		if slices.ContainsFunc(ready[:n], func(j int) bool {
+			before := s.p.must[j]
+			return before.class == it.class && (!s.timed || before.from <= it.from)
+		}) {
 			continue
 		}
-		for _, next := range s.step(state, class) {
-			trail, first := len(s.trail), s.first
+		for _, next := range s.step(state, it.class) {
+			undo := s.mark()
 			s.take(i)
 			if s.from(next) {
 				return true
 			}
-			s.done[i/64] &^= 1 << (i % 64)
-			s.left++
-			s.trail, s.first = s.trail[:trail], first
+			s.back(undo)
 		}
 	}
 	return false
 }
 
-// tryMay goes on with one may item of each class that changes something now.
+// tryMay goes on with may items that change something now: of each class those
+// that end before all of it that were sent earlier.
 func (s *search) tryMay(state int32, limit time.Duration) bool {
-	for class, items := range s.p.may {
-		n := s.used[class]
-		if s.err != nil || n == len(items) || items[n].from > limit {
+	chosen, class, ends := false, int32(0), forever
+	for i, it := range s.p.may {
+		if i == 0 || it.class != class {
+			chosen, class, ends = false, it.class, forever
+		}
+		if has(s.used, i) || it.from > limit || it.to < s.latest || chosen && it.to >= ends {
 			continue
 		}
-		for _, next := range s.step(state, items[n].class) {
+		chosen, ends = true, it.to
+		for _, next := range s.step(state, it.class) {
 			if next == state {
 				continue // it may as well stay without effect
 			}
-			s.used[class]++
-			if s.from(next) {
+			undo := s.mark()
+			s.used[i/64] |= 1 << (i % 64)
+			s.latest = max(s.latest, it.from)
+			if s.err == nil && s.from(next) {
 				return true
 			}
-			s.used[class]--
+			s.used[i/64] &^= 1 << (i % 64)
+			s.back(undo)
 		}
 	}
 	return false
@@ -245,17 +280,12 @@ func (s *search) isNew(state int32, end int) bool {
 	for w := s.first / 64; w*64 < end; w++ {
 		s.key = binary.LittleEndian.AppendUint64(s.key, s.done[w])
 	}
-	var used []usage
-	for class, n := range s.used {
-		if n > 0 {
-			used = append(used, usage{class, n})
-		}
-	}
+	now := s.usage()
 	before := s.seen[string(s.key)]
-	if slices.ContainsFunc(before, func(b []usage) bool { return dominates(b, used) }) {
+	if slices.ContainsFunc(before, func(b usage) bool { return s.dominates(b, now) }) {
 		return false
 	}
-	s.seen[string(s.key)] = append(before, used)
+	s.seen[string(s.key)] = append(before, now)
 	s.states++
 	if s.states > s.most {
 		s.err = errStates
@@ -269,13 +299,28 @@ func (s *search) isNew(state int32, end int) bool {
 	return s.err == nil
 }
 
-// dominates says whether a used no more than b of every class. Both are sorted.
-func dominates(a, b []usage) bool {
-	for _, u := range a {
-		for len(b) > 0 && b[0].class < u.class {
-			b = b[1:]
+// usage gives what the configuration has used up.
+func (s *search) usage() usage {
+	var u usage
+	if s.timed {
+		u.latest = s.latest
+	}
+	for w, word := range s.used {
+		for ; word != 0; word &= word - 1 {
+			if i := w*64 + bits.TrailingZeros64(word); s.p.may[i].to >= u.latest {
+				u.may = append(u.may, i)
+			}
 		}
-		if len(b) == 0 || b[0].class != u.class || b[0].n < u.n {
+	}
+	return u
+}
+
+// dominates says whether a has all that b has: whatever may item could still
+// come for b could for a. That nothing ended for a which did not for b follows:
+// the item that was sent last of a's took effect for b, too, or ended.
+func (s *search) dominates(a, b usage) bool {
+	for _, i := range a.may {
+		if s.p.may[i].to >= b.latest && !slices.Contains(b.may, i) {
 			return false
 		}
 	}

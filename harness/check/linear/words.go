@@ -15,8 +15,8 @@ type words struct {
 }
 
 // An explainer looks for a small set of answers that exclude each other,
-// whatever all other calls did: with these answers believed and all others
-// optional there is no order. States is what it has left to spend; a question
+// whatever all other calls did: there is no order even if each of the others
+// may have taken effect, in its time, or not. States is what it has left to spend; a question
 // that it can no longer pay for counts as "there may be an order", which makes
 // the set larger, never wrong.
 type explainer struct {
