@@ -25,7 +25,8 @@ const rowLimit = 50_000
 // database is the scenario's database seen from outside. It implements [harness.Database].
 type database struct {
 	mu       sync.Mutex
-	pool     *pgxpool.Pool      // of the cluster that is the primary now
+	pool     *pgxpool.Pool // of the cluster that is the primary now
+	former   []*pgxpool.Pool
 	sessions []*databaseSession // ended with the drive at the latest
 }
 
@@ -43,14 +44,19 @@ func (d *database) reopen(ctx context.Context, url string) error {
 		return err
 	}
 	d.mu.Lock()
-	before := d.pool
+	defer d.mu.Unlock()
+	d.former = append(d.former, d.pool) // closed at the end: whoever watches sessions still has a connection of it
 	d.pool = other.pool
-	d.mu.Unlock()
-	before.Close()
 	return nil
 }
 
-func (d *database) close() { d.now().Close() }
+func (d *database) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, pool := range append(d.former, d.pool) {
+		pool.Close()
+	}
+}
 
 func openDatabase(ctx context.Context, url string) (*database, error) {
 	config, err := pgxpool.ParseConfig(url)
