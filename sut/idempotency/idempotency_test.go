@@ -28,8 +28,19 @@ func TestFingerprint(t *testing.T) {
 	}
 	all := map[string]string{}
 	for _, other := range [][3]string{
-		{"book", "1", ``}, {"book", "2", ``}, {"cancel", "1", ``}, {"book", "1", `{"a":1}`}, {"book", "1", `{"a":2}`}, {"book", "1", `{"a":1e400}`}, {"book", "1", `{"a":1e401}`},
-		{"book", "1", `{"a":"1"}`}, {"book", "1", `{"a":null}`}, {"book", "1", `{"a":[1,2]}`}, {"book", "1", `{"a":[2,1]}`}, {"book 1", "", ``}, {"book", `1" "`, ``},
+		{"book", "1", ``},
+		{"book", "2", ``},
+		{"cancel", "1", ``},
+		{"book", "1", `{"a":1}`},
+		{"book", "1", `{"a":2}`},
+		{"book", "1", `{"a":1e400}`},
+		{"book", "1", `{"a":1e401}`},
+		{"book", "1", `{"a":"1"}`},
+		{"book", "1", `{"a":null}`},
+		{"book", "1", `{"a":[1,2]}`},
+		{"book", "1", `{"a":[2,1]}`},
+		{"book 1", "", ``},
+		{"book", `1" "`, ``},
 	} {
 		f := of(other[0], other[1], other[2])
 		if len(f) != 64 || strings.ToLower(f) != f {

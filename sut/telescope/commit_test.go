@@ -126,7 +126,7 @@ func (c *cutter) serve(client net.Conn) {
 
 // TestCommitWithoutAnswer: nobody can say what became of it, and the answer
 // says so; the same key finds out, both ways.
-func TestCommitWithoutAnswer(t *testing.T) {
+func TestCommitWithoutAnswer(t *testing.T) { //nolint:tparallel // one cutter for both
 	o := newObservatory(t)
 	c, through := o.cut()
 	r := o.start(func(cfg *Config) { cfg.DatabaseURL = through })

@@ -99,7 +99,7 @@ func TestSlotIsToldToEachAsTheyMay(t *testing.T) {
 
 // TestRefusals: bad input gets the right answer, leaves nothing, and tells
 // nothing of the inside.
-func TestRefusals(t *testing.T) {
+func TestRefusals(t *testing.T) { //nolint:tparallel // each compares the rows before and after
 	o := newObservatory(t)
 	r := o.start()
 	mine := wants(t, r.book(member(1), "mine", 1), "201").str("booking_id")

@@ -16,7 +16,7 @@ import (
 
 // TestLockHeldBySomebodyElse: everybody is answered within the deadlines, those
 // who get no connection included, and nothing is left behind.
-func TestLockHeldBySomebodyElse(t *testing.T) {
+func TestLockHeldBySomebodyElse(t *testing.T) { //nolint:tparallel // one lock after another
 	o := newObservatory(t)
 	r := o.start(func(c *Config) { c.LockTimeout, c.PoolSize = 100*time.Millisecond, 6 })
 	locks := map[string]struct {
@@ -196,7 +196,7 @@ func TestCloseGivesUpWhatIsUnderWay(t *testing.T) {
 	go func() { sent <- r.book(member(1), "k", 5) }()
 	o.awaitWaiting("sut-1", 1)
 	began := clock.Mono()
-	r.Service.Close()
+	r.Close()
 	if took := clock.Mono() - began; took > 10*time.Second {
 		t.Errorf("closing took %v", took)
 	}

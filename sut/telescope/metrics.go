@@ -23,15 +23,10 @@ func newMeters() *meters {
 // in it, and must be new.
 func (m *meters) gauge(name string, read func() float64) { m.set.NewGauge(name, read) }
 
-// answered counts an answer to a client by operation and type: "ok", or the
-// word at the end of the problem's type.
+// answered counts an answer to a client by operation and type: "ok", the word
+// at the end of the problem's type, or "replayed" for a stored one.
 func (m *meters) answered(operation, kind string) {
 	m.set.GetOrCreateCounter(fmt.Sprintf("overbook_telescope_answers_total{operation=%q,type=%q}", operation, kind)).Inc()
-}
-
-// replayed counts stored answers that were given again.
-func (m *meters) replayed(operation string) {
-	m.set.GetOrCreateCounter(fmt.Sprintf("overbook_telescope_replays_total{operation=%q}", operation)).Inc()
 }
 
 // emailCall counts calls of the email provider; status 0 is no answer.

@@ -284,10 +284,10 @@ func TestImportsInOppositeOrders(t *testing.T) {
 	}
 	answers := burst(24, func(i int) answer {
 		key, lines := fmt.Sprint("i", i), forwards
-		switch {
-		case i%3 == 2:
+		switch i % 3 {
+		case 2:
 			return r.book(member(i), key, 21+i)
-		case i%3 == 1:
+		case 1:
 			lines = backwards
 		}
 		return r.send("POST", "/telescope/maintenance-imports", call{who: "staff-1", key: key, body: `{"slots":[` + strings.Join(lines, ",") + `]}`})
