@@ -29,7 +29,7 @@ func All() []harness.Scenario {
 	return []harness.Scenario{
 		oneSeat(), oneSeatDirect(), oneSeatReplicas(),
 		tickBoundary(), tickBoundaryReplicas(), manySeats(), doubleConfirm(), doubleConfirmDirect(),
-		crashAfterAccept(), crashBeforeCall(), uncertainResponse(), slowUpstream(),
+		crashAfterAccept(), crashBeforeCall(), crashBeforeCommit(), crashBeforeConfirm(), uncertainResponse(), slowUpstream(),
 		credentialRejected(), pausedLockHolder(), redisDown(), waitForSeat(), freedSeat(), drain(),
 	}
 }
