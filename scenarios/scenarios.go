@@ -11,10 +11,11 @@ import (
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/scenarios/library"
+	"github.com/overbook/overbook/scenarios/telescope"
 )
 
 // All gives every built-in scenario, in the order in which they run.
-func All() []harness.Scenario { return library.All() }
+func All() []harness.Scenario { return slices.Concat(library.All(), telescope.All()) }
 
 // Select gives the scenarios that match the patterns: names, globs over whole
 // names ("library/*"), or all with the tag when there is no pattern. A pattern

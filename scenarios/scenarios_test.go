@@ -3,6 +3,7 @@ package scenarios_test
 import (
 	"bytes"
 	"encoding/json"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
@@ -66,6 +67,20 @@ func TestEveryScenarioIsWhole(t *testing.T) {
 	})
 }
 
+// everywhere are the checks that no scenario of a design may be without.
+var everywhere = map[string][]string{
+	"library":   {"L-I1", "L-I2", "L-I3", "L-I3.charges", "L-I4", "L-I5", "L-I7"},
+	"telescope": {"T-I1", "T-I2", "T-I3", "T-I4", "T-I5", "T-I6", "T-I7", "T-I10"},
+}
+
+func TestEveryDesignSaysWhatItAlwaysChecks(t *testing.T) {
+	each(t, func(t *testing.T, s harness.Scenario) {
+		if len(everywhere[path.Dir(s.Name)]) == 0 {
+			t.Errorf("nothing is said of the design of %s", s.Name)
+		}
+	})
+}
+
 func TestEveryCheckHasItsOwnIDAndSentence(t *testing.T) {
 	each(t, func(t *testing.T, s harness.Scenario) {
 		checks := s.Checks(s.Defaults())
@@ -82,8 +97,9 @@ func TestEveryCheckHasItsOwnIDAndSentence(t *testing.T) {
 			}
 			seen[c.ID] = true
 		}
-		for _, id := range []string{"L-I1", "L-I2", "L-I3", "L-I3.charges", "L-I4", "L-I5", "L-I7"} {
-			if !seen[id] {
+		for _, id := range everywhere[path.Dir(s.Name)] {
+			counted := s.Name == "telescope/failover@async" && id == "T-I4" // what an asynchronous standby lacks is counted, by another check
+			if !seen[id] && !counted {
 				t.Errorf("nobody checks %s", id)
 			}
 		}
