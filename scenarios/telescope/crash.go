@@ -34,9 +34,10 @@ const kindAgain = "again"
 
 // faultTopology is one server (or as many as the parameters say) behind the
 // Postgres wire, with the email provider's double. Its workers look so often
-// that no scenario has to wait for them.
+// that no scenario has to wait for them, and what a dead server had claimed is
+// offered again after some seconds: the claim depends on the timeout of a mail.
 func faultTopology(server map[string]string) func(harness.Params) harness.Topology {
-	env := map[string]string{"TELESCOPE_PROJECTION_INTERVAL": "50ms", "TELESCOPE_EMAIL_INTERVAL": "20ms"}
+	env := map[string]string{"TELESCOPE_PROJECTION_INTERVAL": "50ms", "TELESCOPE_EMAIL_INTERVAL": "20ms", "TELESCOPE_EMAIL_TIMEOUT": "1s"}
 	maps.Copy(env, server)
 	return func(p harness.Params) harness.Topology {
 		t := topology(p, env)
@@ -77,8 +78,8 @@ func struck(ctx context.Context, env harness.Env, f harness.Injected) (harness.S
 	return strike, env.Postgres().AwaitGone(ctx)
 }
 
-// chooseRoundSlots decides a slot for each round, as many in each month as a
-// quota allows nobody to notice: every round has a member of its own.
+// chooseRoundSlots decides a slot for each round. Every round has a member of
+// its own, so that no quota is in the way.
 func chooseRoundSlots(rng *rand.Rand, p harness.Params) (any, error) {
 	return choices{Slots: slotsOfOneMonth(rng, p.Int(paramRounds.Name))}, nil
 }

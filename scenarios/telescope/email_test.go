@@ -1,6 +1,7 @@
 package telescope
 
 import (
+	"context"
 	"maps"
 	"testing"
 
@@ -100,4 +101,44 @@ func TestSentTwice(t *testing.T) {
 	wantStatus(t, sentTwice(), rec, harness.Pass, "2 deliveries")
 	rec.History.Events[0].Attrs["known"] = "true"
 	wantStatus(t, sentTwice(), rec, harness.Failed, "before the provider's answer")
+}
+
+// The rows of email_rows.sql, as a server without the mailer's care might
+// leave them.
+func TestEmailRows(t *testing.T) {
+	conn := openRows(t)
+	delivered := `update outbox set delivered_at = '2031-01-01';
+insert into email_deliveries select event_id, 'message', '2031-01-01' from outbox where type in ('telescope.booked', 'telescope.cancelled', 'telescope.flagged');
+`
+	for name, tc := range map[string]struct {
+		sql  string
+		want int
+	}{
+		"as it should be":    {``, 0},
+		"parked":             {`delete from email_deliveries where event_id = (select event_id from outbox where slot_id = 1 and seq = 2); update outbox set delivered_at = null, parked_at = '2031-01-01' where slot_id = 1 and seq = 2`, 0},
+		"taken, not noted":   {`update outbox set delivered_at = null where slot_id = 1 and seq = 2`, 0}, // of a crash between the two
+		"never sent":         {`delete from email_deliveries where event_id = (select event_id from outbox where slot_id = 1 and seq = 2)`, 1},
+		"owed to nobody":     {`insert into email_deliveries select event_id, 'message', '2031-01-01' from outbox where slot_id = 1 and type = 'telescope.closed'`, 1},
+		"under a fresh id":   {`update email_deliveries set event_id = gen_random_uuid() where event_id = (select event_id from outbox where slot_id = 1 and seq = 2)`, 2},
+		"about nothing else": {`insert into email_deliveries values (gen_random_uuid(), 'message', '2031-01-01')`, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx, err := conn.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(t.Context(), goodRows()+delivered+tc.sql); err != nil {
+				t.Fatal(err)
+			}
+			query, err := invariants.ReadFile("invariants/email_rows.sql")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var n int
+			if err := tx.QueryRow(t.Context(), "select count(*) from (\n"+string(query)+"\n) r").Scan(&n); err != nil || n != tc.want {
+				t.Errorf("%d rows, %v; want %d", n, err, tc.want)
+			}
+		})
+	}
 }
