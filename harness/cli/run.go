@@ -306,7 +306,7 @@ func writeReports(r harness.Result, rec harness.Record, h harness.Host) (string,
 	return html, errors.Join(
 		writeTo(html, func(w io.Writer) error { return reports.HTML(w, page) }),
 		writeTo(filepath.Join(r.RunDir, "junit.xml"), func(w io.Writer) error { return reports.JUnit(w, one) }),
-		writeTo(filepath.Join(r.RunDir, "summary.md"), func(w io.Writer) error { return reports.Markdown(w, one) }),
+		writeTo(filepath.Join(r.RunDir, "summary.md"), func(w io.Writer) error { return reports.MarkdownPage(w, page) }),
 	)
 }
 
@@ -376,9 +376,10 @@ func (a *app) publish(f runFlags, o outFiles, s harness.Suite, records map[strin
 		}
 	}
 	to(o.junit, func(w io.Writer) error { return reports.JUnit(w, s) })
-	to(o.md, func(w io.Writer) error { return reports.Markdown(w, s) })
-	to(o.gh, func(w io.Writer) error { return reports.GitHub(w, s) })
-	to(o.html, func(w io.Writer) error { return reports.HTML(w, reports.Page{Suite: s, Records: records}) })
+	page := reports.Page{Suite: s, Records: records}
+	to(o.md, func(w io.Writer) error { return reports.MarkdownPage(w, page) })
+	to(o.gh, func(w io.Writer) error { return reports.GitHubPage(w, page) })
+	to(o.html, func(w io.Writer) error { return reports.HTML(w, page) })
 	if f.json {
 		return errors.Join(append(errs, reports.JSON(a.out, s))...)
 	}

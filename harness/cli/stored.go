@@ -85,13 +85,15 @@ func (a *app) reportCommand() *cobra.Command {
 				"text": func(w io.Writer, s harness.Suite, rec harness.Record) error {
 					return reports.Text(w, s, reports.TextOptions{Color: a.color, Verbose: true, Records: map[string]harness.Record{s.Scenarios[0].RunDir: rec}})
 				},
-				"html": func(w io.Writer, s harness.Suite, rec harness.Record) error {
-					return reports.HTML(w, reports.Page{Suite: s, Records: map[string]harness.Record{s.Scenarios[0].RunDir: rec}})
+				"html":  func(w io.Writer, s harness.Suite, rec harness.Record) error { return reports.HTML(w, pageOf(s, rec)) },
+				"junit": func(w io.Writer, s harness.Suite, _ harness.Record) error { return reports.JUnit(w, s) },
+				"markdown": func(w io.Writer, s harness.Suite, rec harness.Record) error {
+					return reports.MarkdownPage(w, pageOf(s, rec))
 				},
-				"junit":    func(w io.Writer, s harness.Suite, _ harness.Record) error { return reports.JUnit(w, s) },
-				"markdown": func(w io.Writer, s harness.Suite, _ harness.Record) error { return reports.Markdown(w, s) },
-				"github":   func(w io.Writer, s harness.Suite, _ harness.Record) error { return reports.GitHub(w, s) },
-				"json":     func(w io.Writer, s harness.Suite, _ harness.Record) error { return reports.JSON(w, s) },
+				"github": func(w io.Writer, s harness.Suite, rec harness.Record) error {
+					return reports.GitHubPage(w, pageOf(s, rec))
+				},
+				"json": func(w io.Writer, s harness.Suite, _ harness.Record) error { return reports.JSON(w, s) },
 			}[format]
 			if render == nil {
 				return usage(fmt.Errorf("--format %s: want text, html, junit, markdown, github or json", format), "")
@@ -138,4 +140,9 @@ the machine lets requests through. Use --repeat to see how often the outcome com
 	f.add(c)
 	without(c, "it comes from the stored run", "seed", "set", "users", "replicas", "tag", "mutant")
 	return c
+}
+
+// pageOf is one stored run as a page.
+func pageOf(s harness.Suite, rec harness.Record) reports.Page {
+	return reports.Page{Suite: s, Records: map[string]harness.Record{s.Scenarios[0].RunDir: rec}}
 }

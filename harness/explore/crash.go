@@ -220,7 +220,7 @@ func Recoverable(id, crash, rule string, want int) harness.Check {
 		}
 		switch of := points[0].Of; {
 		case len(wrong) > 0:
-			return harness.Violated(wrong[:min(len(wrong), 10)], "%d of %d points of a %s are not recovered by a retry", len(wrong), len(points), crash)
+			return harness.Violated(wrong, "%d of %d points of a %s are not recovered by a retry", len(wrong), len(points), crash)
 		case len(seen) != of:
 			return harness.Undecided(harness.ReasonVacuous, "%d of %d points of a %s were tried", len(seen), of, crash)
 		default:

@@ -125,9 +125,9 @@ func normal(sql string) string { return strings.Join(strings.Fields(sql), " ") }
 func label(at harness.Moment, sql string) string {
 	switch at {
 	case harness.BeforeCommit:
-		return "before COMMIT"
+		return "before COMMIT of " + oneLine(sql, 60)
 	case harness.AfterCommit:
-		return "after COMMIT"
+		return "after COMMIT of " + oneLine(sql, 60)
 	case harness.AfterStatement:
 		return "after " + oneLine(sql, 60)
 	default:

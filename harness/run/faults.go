@@ -180,7 +180,7 @@ func (s *session) injectResponse(f harness.Fault) *injected {
 	s.faultsMu.Lock()
 	defer s.faultsMu.Unlock()
 	s.responseFaults = append(s.responseFaults, i)
-	s.rec.event(harness.Event{Kind: harness.EventFault, Subject: "clients", Text: "in place: " + f.String()})
+	s.rec.event(harness.Event{Kind: harness.EventNote, Subject: "clients", Text: "in place: " + f.String()})
 	i.heal = sync.OnceFunc(func() {
 		s.faultsMu.Lock()
 		defer s.faultsMu.Unlock()

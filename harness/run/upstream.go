@@ -95,7 +95,7 @@ func (d *double) Calls() []harness.UpstreamCall { return d.wire.Calls() }
 func (d *double) Inject(f harness.UpstreamFault) func() {
 	act := f.Do
 	f.Do = func(ctx context.Context, c harness.UpstreamCall) {
-		d.rec.event(harness.Event{Kind: harness.EventFault, Subject: d.Name, Text: fmt.Sprintf("%s at %s of call %d %s %s", f.Name, f.At, c.Seq, c.Method, c.Path)})
+		d.rec.event(harness.Event{Kind: harness.EventFault, Subject: d.Name, Text: fmt.Sprintf("%s: call %d %s %s, %s", f.Name, c.Seq, c.Method, c.Path, f.At)})
 		if act != nil {
 			act(ctx, c)
 		}
