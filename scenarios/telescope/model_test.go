@@ -93,7 +93,7 @@ func TestViolationsAreNamed(t *testing.T) {
 	}{
 		"two winners": {
 			new(story).book("member-1", 0, 5, "b1").book("member-2", 0, 6, "b2"),
-			"slot 4: book by member-1 -> 201 b1 (op-1) and book by member-2 -> 201 b2 (op-2) overlapped and exclude each other: after the first the slot is open and held by b1 of member-1, after the second open and held by b2 of member-2",
+			"slot 4: book by member-1 -> 201 b1 (op-1) and book by member-2 -> 201 b2 (op-2) overlapped and exclude each other: after the first the slot is open and held by b1 of member-1, after the second the slot is open and held by b2 of member-2",
 		},
 		"two winners, one after the other": {
 			new(story).book("member-1", 0, 5, "b1").book("member-2", 6, 9, "b2"),

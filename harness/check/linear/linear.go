@@ -71,12 +71,12 @@ type Result struct {
 	_        struct{}
 }
 
-// Bounds of one judgement, in states. A state costs 100 to 300 bytes.
+// Bounds of one judgement, in states. A state costs 100 to 500 bytes.
 const (
-	mostStates = 1_000_000 // of the decision
-	mostWords  = 50_000    // of finding the smallest set of calls to name
-	mostProbe  = 5_000     // of one question on the way to it
-	mostEasy   = 2_000     // of the first try at each key
+	mostStates = 500_000 // of the decision
+	mostWords  = 50_000  // of finding the smallest set of calls to name
+	mostProbe  = 5_000   // of one question on the way to it
+	mostEasy   = 2_000   // of the first try at each key
 )
 
 // Check judges the calls of a history. A deadline that passes, or a context

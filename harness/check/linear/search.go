@@ -63,7 +63,7 @@ type search struct {
 	err    error
 
 	// reached is the earliest end of an item that no configuration got past:
-	// the latest limit of all of them. stuck are the states of those that got there.
+	// the latest limit of all of them. stuck are some states of those that got there.
 	reached time.Duration
 	stuck   []int32
 
@@ -106,7 +106,7 @@ func (s *search) from(state int32) bool {
 		if limit > s.reached {
 			s.reached, s.stuck = limit, s.stuck[:0]
 		}
-		if limit == s.reached && !slices.Contains(s.stuck, state) {
+		if limit == s.reached && len(s.stuck) <= mostListed && !slices.Contains(s.stuck, state) {
 			s.stuck = append(s.stuck, state)
 		}
 		if s.isNew(state, end) && (s.tryMust(state, limit, end) || s.tryMay(state, limit)) {

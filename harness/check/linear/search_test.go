@@ -16,7 +16,7 @@ type swap struct{ from, to int }
 
 var swaps = Model{
 	Name: "register", Init: func(string) any { return 0 },
-	Step: func(state, input, output any, _ bool) []any {
+	Step: func(state, input, _ any, _ bool) []any {
 		s := input.(swap)
 		switch {
 		case s.from < 0: // from whatever it is
@@ -166,5 +166,35 @@ func TestReachedIsTheFirstWithoutAnOrder(t *testing.T) {
 		if s.reached != want {
 			t.Fatalf("seed %d: reached %d, want %d", seed, s.reached, want)
 		}
+	}
+}
+
+// Words that cost too much say less, and nothing that is wrong.
+func TestWordsThatCostTooMuch(t *testing.T) {
+	var calls []Call
+	for i := range 8 {
+		in := swap{i % 3, (i + 1) % 3}
+		calls = append(calls, Call{ID: fmt.Sprintf("op-%d", i), Key: "it", Input: in, Call: time.Duration(10 * i), Return: time.Duration(10*i + 5), Outcome: harness.OK, Text: fmt.Sprint(in)})
+	}
+	calls = append(calls, Call{ID: "last", Key: "it", Input: swap{1, 1}, Call: 90, Return: 95, Outcome: harness.OK, Text: "read 1"})
+	h := newHistory(swaps, "it", calls)
+	d := &decision{h: h}
+	if d.decide(context.Background(), mostEasy); d.legal || d.err != nil {
+		t.Fatalf("got %+v", d)
+	}
+	e := &explainer{ctx: context.Background(), h: h, by: d.wrong, stuck: d.stuck}
+	want := "read 1 (last) is the first answer that no order explains: in every order of the 8 answers before it the register is then 2"
+	if got := e.sentence(e.core()); got != want {
+		t.Errorf("without states: got %s", got)
+	}
+	w, _ := explain(context.Background(), h, d.wrong, d.stuck)
+	want = "read 1 (last) was sent after {1 2} (op-7) had been answered, and cannot have come after it: the register was then 2, whatever the other 7 calls did"
+	if w.sentence != want {
+		t.Errorf("with states: got %s", w.sentence)
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	if w, _ = explain(ended, h, d.wrong, d.stuck); len(w.ops) != 9 {
+		t.Errorf("with an ended context: got %v", w.ops)
 	}
 }

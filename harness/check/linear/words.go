@@ -16,9 +16,9 @@ type words struct {
 
 // An explainer looks for a small set of answers that exclude each other,
 // whatever all other calls did: there is no order even if each of the others
-// may have taken effect, in its time, or not. States is what it has left to spend; a question
-// that it can no longer pay for counts as "there may be an order", which makes
-// the set larger, never wrong.
+// may have taken effect, in its time, or not. States is what it has left to
+// spend; a question that it can no longer pay for counts as "there may be an
+// order", which makes the set larger, never wrong.
 type explainer struct {
 	ctx    context.Context //nolint:containedctx // lives as long as one call
 	h      *history
@@ -113,38 +113,11 @@ func (e *explainer) quickXplain(given []int, changed bool, candidates []int) []i
 
 // sentence says which answers exclude each other, and in what state they meet.
 func (e *explainer) sentence(core []int) string {
-	states := e.lastStates(core)
-	last := core[len(core)-1]
-	then := e.either(states[last])
-	name := e.h.t.m.Name
-	text := ""
-	switch n := len(core); {
-	case n == 1:
-		text = fmt.Sprintf("%s has no explanation: until it was answered the %s can only have been %s", e.name(last), name, then)
-		if len(states[last]) > mostListed {
-			text = fmt.Sprintf("%s has no explanation: until it was answered the %s was in no state that allows it", e.name(last), name)
-		}
-	case n == 2 && e.apart(core):
-		text = fmt.Sprintf("%s was sent after %s had been answered, and cannot have come after it: the %s was then %s", e.name(last), e.name(core[0]), name, then)
-	case n == 2:
-		text = fmt.Sprintf("%s and %s overlapped and exclude each other: after the first the %s is %s", e.name(core[0]), e.name(last), name, then)
-		if len(states[core[0]]) > 0 { // none when the two are alike, or when the second can't come first
-			text += ", after the second " + e.either(states[core[0]])
-		}
-	case n <= mostNamed:
-		names := make([]string, n)
-		for k, i := range core {
-			names[k] = e.name(i)
-		}
-		how := "each was sent after the one before had been answered"
-		if !e.apart(core) {
-			how = "some of them overlapped"
-		}
-		text = fmt.Sprintf("%s and %s exclude each other (%s): after all but the last the %s is %s", strings.Join(names[:n-1], ", "), names[n-1], how, name, then)
-	default:
-		return fmt.Sprintf("%s is the first answer that no order explains: in every order of the %d answers before it the %s is then %s",
-			e.name(last), e.answers()-1, name, e.either(e.stuck))
+	if len(core) > mostNamed {
+		return e.name(core[len(core)-1]) + " is the first answer that no order explains" +
+			e.clause(fmt.Sprintf(": in every order of the %d answers before it the %%s is then %%s", e.answers()-1), e.stuck)
 	}
+	text := e.conflict(core, e.lastStates(core))
 	switch others := e.sent() - len(core); {
 	case others == 1:
 		text += ", whatever the other call did"
@@ -154,12 +127,49 @@ func (e *explainer) sentence(core []int) string {
 	return text
 }
 
+// conflict says how few answers exclude each other. states are those in which
+// each of them has no place.
+func (e *explainer) conflict(core []int, states map[int][]int32) string {
+	first, last := core[0], core[len(core)-1]
+	switch n := len(core); {
+	case n == 1 && len(states[last]) > mostListed:
+		return fmt.Sprintf("%s has no explanation: until it was answered the %s was in no state that allows it", e.name(last), e.h.t.m.Name)
+	case n == 1:
+		return e.name(last) + " has no explanation" + e.clause(": until it was answered the %s can only have been %s", states[last])
+	case n == 2 && e.apart(core):
+		return fmt.Sprintf("%s was sent after %s had been answered, and cannot have come after it", e.name(last), e.name(first)) +
+			e.clause(": the %s was then %s", states[last])
+	case n == 2:
+		return fmt.Sprintf("%s and %s overlapped and exclude each other", e.name(first), e.name(last)) +
+			e.clause(": after the first the %s is %s", states[last]) + e.clause(", after the second the %s is %s", states[first])
+	}
+	names := make([]string, len(core))
+	for k, i := range core {
+		names[k] = e.name(i)
+	}
+	how := "each was sent after the one before had been answered"
+	if !e.apart(core) {
+		how = "some of them overlapped"
+	}
+	most := strings.Join(names[:len(names)-1], ", ")
+	return fmt.Sprintf("%s and %s exclude each other (%s)", most, names[len(names)-1], how) + e.clause(": after all but the last the %s is %s", states[last])
+}
+
+// clause says what states the thing is in; nothing when they are not known.
+func (e *explainer) clause(format string, states []int32) string {
+	if len(states) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, e.h.t.m.Name, e.either(states))
+}
+
 // lastStates gives, for each answer of the core, the states in which it is the
-// last one that has no place yet.
+// last one that has no place yet. There may be none: the two are alike, or the
+// last can't come last. Nothing is given when not all states were seen.
 func (e *explainer) lastStates(core []int) map[int][]int32 {
 	states := map[int][]int32{}
 	e.states = max(e.states, mostProbe)
-	e.excluded(core, func(s *search, state int32) {
+	all := e.excluded(core, func(s *search, state int32) {
 		if s.left != 1 {
 			return
 		}
@@ -168,6 +178,9 @@ func (e *explainer) lastStates(core []int) map[int][]int32 {
 			states[i] = append(states[i], state)
 		}
 	})
+	if !all {
+		return nil
+	}
 	return states
 }
 
@@ -185,11 +198,8 @@ func (e *explainer) either(states []int32) string {
 			texts = append(texts, text)
 		}
 	}
-	switch n := len(texts); {
-	case n == 0:
-		return "in no state that it could be found in"
-	case n > mostListed:
-		return strings.Join(texts[:mostListed], ", or ") + fmt.Sprintf(", or in one of %d other states", n-mostListed)
+	if len(texts) > mostListed {
+		return strings.Join(texts[:mostListed], ", or ") + ", or in another state"
 	}
 	return strings.Join(texts, ", or ")
 }
