@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/explore"
+	"github.com/overbook/overbook/harness/rundir"
+)
+
+// enumerations are the scenarios that the page on crash points is made from.
+var enumerations = []string{"telescope/crash-points@booking", "telescope/crash-points@cancellation", "telescope/crash-points@closure"}
+
+// The table of docs/crash-points.md is what the suite finds. When it changes
+// with good reason, the lines to put there are in this test's output.
+func TestCrashPointsPageIsTrue(t *testing.T) {
+	page, err := os.ReadFile("../docs/crash-points.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPlace(t)
+	var lines []string
+	for _, name := range enumerations {
+		p.run(t, 0, "run", name)
+		lines = append(lines, pointClasses(record(t, p, name))...)
+	}
+	p.run(t, 0, "run", "telescope/crash-after-email")
+	lines = append(lines, mailLine(t, record(t, p, "telescope/crash-after-email")))
+	for _, line := range lines {
+		if !strings.Contains(string(page), line+"\n") {
+			t.Errorf("docs/crash-points.md lacks the line\n%s", line)
+		}
+	}
+	if n := strings.Count(string(page), "\n| a "); n != len(lines) {
+		t.Errorf("docs/crash-points.md has %d lines about points, the suite found %d", n, len(lines))
+	}
+}
+
+func record(t *testing.T, p *place, name string) harness.Record {
+	t.Helper()
+	dir, err := rundir.Resolve(p.path("runs"), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, _, err := rundir.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
+// pointClasses has a line for each action and run of points that ended alike.
+func pointClasses(rec harness.Record) []string {
+	type class struct {
+		first, last explore.Point
+		n           int
+	}
+	var classes []class
+	for _, p := range explore.PointsOf(rec, "") {
+		if i := len(classes) - 1; i >= 0 {
+			l := classes[i].last
+			if l.Action == p.Action && l.Done == p.Done && l.First == p.First && l.Retry == p.Retry {
+				classes[i].last, classes[i].n = p, classes[i].n+1
+				continue
+			}
+		}
+		classes = append(classes, class{first: p, last: p, n: 1})
+	}
+	var lines []string
+	for _, c := range classes {
+		lines = append(lines, fmt.Sprintf("| a %s | %s | %s | %d | %s | %s | %d |",
+			c.first.Crash, c.first.Action, span(c.first, c.last), c.n, yes(c.first.Done), c.first.First, c.first.Retry))
+	}
+	return lines
+}
+
+func span(first, last explore.Point) string {
+	if first.Number == last.Number {
+		return placeOf(first)
+	}
+	return placeOf(first) + " to " + placeOf(last)
+}
+
+// placeOf is a point's place without the text of its statement.
+func placeOf(p explore.Point) string {
+	switch p.Fault.At {
+	case harness.BeforeStatement:
+		return "before the first statement"
+	case harness.BeforeCommit:
+		return "before COMMIT"
+	case harness.AfterCommit:
+		return "after COMMIT"
+	case harness.BeforeResponse:
+		return "before the answer's first byte"
+	default:
+		return string(p.Fault.At)
+	}
+}
+
+// mailLine is about the one crash that is not one of a request.
+func mailLine(t *testing.T, rec harness.Record) string {
+	t.Helper()
+	most := 0.0
+	rows, ok := rec.Find("ledger:email")
+	if !ok {
+		t.Fatal("the provider's ledger was not read")
+	}
+	for _, r := range rows.Rows {
+		if n, _ := r["deliveries"].(float64); n > most {
+			most = n
+		}
+	}
+	return fmt.Sprintf("| a mail | kill | the provider has it, the server has not heard of it | 1 | yes | none | sent %.0f times, one event id |", most)
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
