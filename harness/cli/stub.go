@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +36,7 @@ func (a *app) stubCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			d, ok := a.doubles()[args[0]]
 			if !ok {
-				return usage(fmt.Errorf("no double %q; there is pyxis", args[0]), "")
+				return usage(fmt.Errorf("no double %q; there are %s", args[0], strings.Join(slices.Sorted(maps.Keys(a.doubles())), ", ")), "")
 			}
 			s, err := harness.ParseSeed(seed)
 			if err != nil {
