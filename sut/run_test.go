@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/overbook/overbook/sut"
 	"github.com/overbook/overbook/sut/internal/pgtest"
 )
@@ -92,6 +94,7 @@ func TestHelp(t *testing.T) {
 // A server is a Run in the background.
 type server struct {
 	url    string // "" when it ended before it was ready
+	db     string // its database's URL
 	code   chan int
 	stderr *logs
 }
@@ -145,7 +148,7 @@ func startDesign(t *testing.T, ctx context.Context, design string, env ...string
 	if code := sut.Run(t.Context(), []string{"migrate", "--design", design}, env, io.Discard, &stderr); code != 0 {
 		t.Fatalf("migrate: exit code %d\n%s", code, &stderr)
 	}
-	s := &server{code: make(chan int, 1), stderr: &logs{wrote: make(chan struct{}, 1)}}
+	s := &server{db: url, code: make(chan int, 1), stderr: &logs{wrote: make(chan struct{}, 1)}}
 	out, in := io.Pipe()
 	go func() {
 		s.code <- sut.Run(ctx, []string{"--design", design}, env, in, s.stderr)
@@ -191,6 +194,65 @@ func TestServesAndStops(t *testing.T) {
 				t.Errorf("exit code %d, want 0\n%s", code, s.stderr)
 			}
 		})
+	}
+}
+
+// TestStopLetsCallsEnd: a booking that is under way when SIGTERM comes is
+// answered, and then the process ends well.
+func TestStopLetsCallsEnd(t *testing.T) {
+	s := startDesign(t, t.Context(), "telescope", "TEST_MODE=true", "CLOCK_OFFSET=-1h")
+	send := func(path, who, body string) (int, string) {
+		req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader(body))
+		req.Header.Set("Authorization", "Bearer "+who)
+		req.Header.Set("Idempotency-Key", "k")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(text)
+	}
+	if code, text := send("/telescope/maintenance-imports", "staff-1", `{"slots":[{"slot_id":1,"starts_at":"2999-12-24T08:00:00Z","state":"open"}]}`); code != http.StatusOK {
+		t.Fatalf("import: %d %s", code, text)
+	}
+	other, err := pgx.Connect(t.Context(), s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close(context.Background()) }()
+	if _, err := other.Exec(t.Context(), "begin; select 1 from observing_slots for update"); err != nil {
+		t.Fatal(err)
+	}
+	var code int
+	var text string
+	var booking sync.WaitGroup
+	booking.Go(func() { code, text = send("/telescope/slots/1/reservations", "member-1", "") })
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for waiting, deadline := 0, time.After(30*time.Second); waiting == 0; {
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatal("the booking does not wait for the slot")
+		}
+		if err := other.QueryRow(t.Context(), "select count(*) from pg_locks where not granted").Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.stderr.says(t, "stopping")
+	if _, err := other.Exec(t.Context(), "commit"); err != nil {
+		t.Fatal(err)
+	}
+	booking.Wait()
+	if code != http.StatusCreated || !strings.Contains(text, `"state":"active"`) {
+		t.Errorf("the booking was answered %d %s", code, text)
+	}
+	if code := s.ended(t); code != 0 {
+		t.Errorf("exit code %d, want 0\n%s", code, s.stderr)
 	}
 }
 

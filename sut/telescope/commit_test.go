@@ -157,8 +157,9 @@ func TestCommitWithoutAnswer(t *testing.T) { //nolint:tparallel // one cutter fo
 }
 
 // TestStandbyThatDoesNotAnswer: a commit whose wait for the synchronous standby
-// was cut off is reported as a success by Postgres. It may be lost in a
-// failover, so nobody is told 201, neither now nor on a retry that finds it.
+// was cut off is reported as a success by Postgres, and can be seen. It may be
+// lost in a failover, so nobody is told 201, neither now nor on a retry that
+// finds it.
 func TestStandbyThatDoesNotAnswer(t *testing.T) {
 	if os.Getenv(pgtest.EnvURL) != "" {
 		t.Skip("changes settings of the whole server, which is somebody else's")
@@ -184,8 +185,18 @@ func TestStandbyThatDoesNotAnswer(t *testing.T) {
 	}
 	defer waits("")
 	waits("nobody")
-	wants(t, r.book(member(1), "k", 1), "503 outcome-unknown")
-	wants(t, r.book(member(1), "k", 1), "503 outcome-unknown")
+	sent := make(chan answer, 1)
+	go func() { sent <- r.book(member(1), "k", 1) }()
+	await(t, "a wait for the standby to be cut off", func() (int, bool) {
+		n := scan[int](o, `select count(pg_cancel_backend(pid)) from pg_stat_activity
+where application_name = 'sut-1' and query = 'commit' and wait_event = 'SyncRep' and datname = current_database()`)
+		return n, n == 1
+	})
+	wants(t, <-sent, "503 outcome-unknown")
+	if n := scan[int](o, "select count(*) from active_reservations"); n != 1 {
+		t.Fatalf("%d reservations can be seen, want the one that may be lost", n)
+	}
+	wants(t, r.book(member(1), "k", 1), "503 outcome-unknown") // its wait is cut off by the deadline
 	waits("")
 	if a := wants(t, r.book(member(1), "k", 1), "201"); a.header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%v", a.header)
