@@ -1,5 +1,0 @@
-//go:build deps
-
-package main
-
-import _ "github.com/anishathalye/porcupine"
