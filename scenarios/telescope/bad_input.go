@@ -24,7 +24,6 @@ type badWorld struct {
 	open    slot   // free and in the future
 	past    slot   // has begun
 	booking string // of member 9
-	moved   string // the body of an import that lists the open slot at another time
 }
 
 const (
@@ -71,7 +70,7 @@ func importBody(body string) harness.Request {
 func good(w badWorld) harness.Request { return book(0, member(0), w.open.ID, badKey) }
 
 func badAsk(path string) func(badWorld) harness.Request {
-	return func(w badWorld) harness.Request {
+	return func(badWorld) harness.Request {
 		return harness.Request{Method: http.MethodGet, Path: path, Caller: member(0), Header: bearer(member(0))}
 	}
 }
@@ -102,7 +101,7 @@ var badTokens = []bad{
 		return header(withToken(good(w), ""), "Authorization", "Basic bWVtYmVyLTE6")
 	}},
 	{"expired-token", "401 token-expired", func(w badWorld) harness.Request { return withToken(good(w), expiredToken(member(0))) }},
-	{"expired-before-anything-else", "401 token-expired", func(w badWorld) harness.Request {
+	{"expired-before-anything-else", "401 token-expired", func(badWorld) harness.Request {
 		return withToken(header(book(0, member(0), 1, badKey), "Idempotency-Key", ""), expiredToken(member(0)))
 	}},
 	{"staff-books", "403 forbidden", func(w badWorld) harness.Request { return withToken(good(w), staff(0)) }},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 const (
 	lockTimeout = 700 * time.Millisecond
 	lockSlack   = 1500 * time.Millisecond
+	crowdSlack  = 3 * time.Second // where clients wait for a database connection, too
 )
 
 // A holding is a row that a session of ours holds, and what it does to clients.
@@ -27,6 +29,7 @@ type holding struct {
 	request       func(i int, c choices) harness.Request // of the i-th client that has to wait
 	blocked       string                                 // what each of them is told
 	again         func(n int) map[string]int             // and what they are told when it is let go
+	crowd         bool                                   // there are more of them than database connections
 }
 
 // holdings are the rows on which a booking may have to wait, in the order of
@@ -41,6 +44,17 @@ var holdings = []holding{
 		request: func(i int, c choices) harness.Request { return book(i, member(i), c.Slots[0].ID, "book") },
 		blocked: "503 busy",
 		again:   func(n int) map[string]int { return map[string]int{"201": 1, "409 slot-taken": n - 1} },
+	},
+	{
+		suffix: "@crowd", title: "more members wait for a locked slot than the server has database connections",
+		doc: "the slot's row, and more members book it than there are database connections; each is told 503 busy, those who never got a connection, too. When it is let go, one of them gets it",
+		sql: func(s slot, _ time.Time) (string, []any) {
+			return "select from observing_slots where slot_id = $1 for update", []any{s.ID}
+		},
+		request: func(i int, c choices) harness.Request { return book(i, member(i), c.Slots[0].ID, "book") },
+		blocked: "503 busy",
+		again:   func(n int) map[string]int { return map[string]int{"201": 1, "409 slot-taken": n - 1} },
+		crowd:   true,
 	},
 	{
 		suffix: "@quota", title: "a member's quota row stays locked by somebody else beyond the lock timeout",
@@ -68,26 +82,42 @@ var holdings = []holding{
 	},
 }
 
+// crowdPool is the pool of the server that a crowd meets; some of its
+// connections work for nobody in particular.
+const crowdPool = 8
+
 func blockedLock(h holding) harness.Scenario {
+	server := map[string]string{"TELESCOPE_LOCK_TIMEOUT": lockTimeout.String()}
+	users := harness.Param{Name: "users", Kind: harness.IntParam, Default: "10", Min: 2, Max: 15, Doc: "clients who have to wait, and as many who have not"}
+	slack, others := lockSlack, " Members who\nbook other slots at the same barrier notice nothing."
+	if h.crowd {
+		server["POOL_SIZE"] = strconv.Itoa(crowdPool)
+		users.Default, users.Min, users.Max, users.Doc = "20", 2*crowdPool, 30, "clients who have to wait"
+		slack, others = crowdSlack, ""
+	}
 	return scenario(harness.Scenario{
 		Name:  "telescope/blocked-lock" + h.suffix,
 		Title: h.title,
-		Doc: `A session of ours holds ` + h.doc + `. Meanwhile nobody may wait for us: each is answered soon after the lock timeout, with Retry-After, and members who
-book other slots at the same barrier notice nothing. A retry with the same key then does what the first one could not.`,
+		Doc: `A session of ours holds ` + h.doc + `. Meanwhile nobody may wait for us: each is answered soon after the lock timeout, with Retry-After.` + others + ` A retry
+with the same key then does what the first one could not.`,
 		Sources: []string{"T-I3", "T-I11", "T-M14"},
-		Params:  []harness.Param{harness.Param{Name: "users", Kind: harness.IntParam, Default: "10", Min: 2, Max: 15, Doc: "clients who have to wait, and as many who have not"}, paramReplicas},
+		Params:  []harness.Param{users, paramReplicas},
+		Latency: kindBlocked,
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
-			n := 2 * p.Int("users")
+			n := p.Int("users") * 2
 			return choices{Slots: slotsOfOneMonth(rng, n), Orders: [][]int{rng.Perm(n)}}, nil
 		},
 		Drive: func(ctx context.Context, env harness.Env) error { return driveBlocked(ctx, env, h) },
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("users")
-			return append(always(), boundedWait(h.blocked), words("answers", "who has to wait is told so, the others are served, a retry goes through", byKind, fixed(tallies{
-				kindBlocked: {h.blocked: n}, kindBook: {"201": n}, "again": h.again(n),
-			})))
+			want := tallies{kindBlocked: {h.blocked: n}, kindBook: {"201": n}, "again": h.again(n)}
+			if h.crowd {
+				delete(want, kindBook)
+			}
+			return append(always(), boundedWait(h.blocked, slack),
+				words("answers", "who has to wait is told so, the others are served, a retry goes through", byKind, fixed(want)))
 		},
-	}, map[string]string{"TELESCOPE_LOCK_TIMEOUT": lockTimeout.String()})
+	}, server)
 }
 
 // kindBlocked are the requests that have to wait for what we hold.
@@ -106,7 +136,9 @@ func driveBlocked(ctx context.Context, env harness.Env, h holding) error {
 	b, again := harness.Burst{Name: "burst"}, harness.Burst{Name: "again"}
 	for _, i := range c.Orders[0] {
 		if i >= n { // the second half of the slots is nobody's business but their own
-			b.Requests = append(b.Requests, book(i, member(1000+i), c.Slots[i].ID, "book"))
+			if !h.crowd {
+				b.Requests = append(b.Requests, book(i, member(1000+i), c.Slots[i].ID, "book"))
+			}
 			continue
 		}
 		r := h.request(i, c)
@@ -117,11 +149,15 @@ func driveBlocked(ctx context.Context, env harness.Env, h holding) error {
 	if err != nil {
 		return err
 	}
-	waiting, err := burstWhileHeld(ctx, env, b, n)
+	least := n
+	if h.crowd { // each of its connections that serves clients
+		least = crowdPool / 2
+	}
+	waiting, err := burstWhileHeld(ctx, env, b, least)
 	if err = errors.Join(err, session.End()); err != nil {
 		return err
 	}
-	env.Witness("waiting_for_lock", float64(n), float64(waiting), "sessions that were seen waiting at one instant for what we held")
+	env.Witness("waiting_for_lock", float64(least), float64(waiting), "sessions that were seen waiting at one instant for what we held")
 	_, _, err = env.Burst(ctx, again)
 	return err
 }
@@ -157,7 +193,7 @@ func burstWhileHeld(ctx context.Context, env harness.Env, b harness.Burst, want 
 
 // boundedWait is T-I11: who had to wait for a lock was answered within the
 // deadline, and told when to come again; who had not was answered before.
-func boundedWait(blocked string) harness.Check {
+func boundedWait(blocked string, slack time.Duration) harness.Check {
 	const doc = "nobody waits for a lock longer than its timeout, and who needs none waits for nothing"
 	return funcCheck("T-I11", doc, "locks.go", false, func(rec harness.Record) harness.Verdict {
 		var wrong []harness.Evidence
@@ -171,8 +207,8 @@ func boundedWait(blocked string) harness.Check {
 			case op.Kind == kindBlocked:
 				waited++
 				longest = max(longest, op.ResponseTime())
-				if op.ResponseTime() > lockTimeout+lockSlack {
-					wrong = append(wrong, about(op, fmt.Sprintf("waited %s, at most %s allowed", op.ResponseTime(), lockTimeout+lockSlack)))
+				if op.ResponseTime() > lockTimeout+slack {
+					wrong = append(wrong, about(op, fmt.Sprintf("waited %s, at most %s allowed", op.ResponseTime(), lockTimeout+slack)))
 				}
 				if word(op) == blocked && op.Header["Retry-After"] == "" {
 					wrong = append(wrong, about(op, "does not say when to come again"))

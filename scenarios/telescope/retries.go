@@ -2,8 +2,11 @@ package telescope
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"strings"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/check"
@@ -34,7 +37,7 @@ func sameKeyRetries() harness.Scenario {
 		Name:  "telescope/same-key-retries",
 		Title: "one booking is sent in twenty identical copies at once, and again later",
 		Doc: `One member's booking arrives in copies with the same key at one barrier, as from a client that retries without waiting; when all
-are answered, five more come. There is one booking, and every copy gets the same 201, byte for byte. None is told in-progress:
+are answered, five more come, and the operation is looked up by its key. There is one booking, and every copy gets the same 201, byte for byte. None is told in-progress:
 the first one is over long before the lock timeout.`,
 		Sources: []string{"T-I1", "T-I3", "T-I4", "T-M6", "T-M7", "T-M23"},
 		Params:  []harness.Param{paramCopies, paramReplicas},
@@ -48,7 +51,7 @@ the first one is over long before the lock timeout.`,
 		},
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("copies")
-			return append(served(),
+			return append(served(), lookupTells(),
 				words("answers", "every copy is answered 201", byBurst, fixed(tallies{"copies": {"201": n}, "late": {"201": lateCopies}})),
 				happened("the slot is booked once", map[string]int{"CREATED": 1, "BOOKED": 1}))
 		},
@@ -68,8 +71,48 @@ func sendCopies(ctx context.Context, env harness.Env, r harness.Request, meanwhi
 			return err
 		}
 	}
-	_, _, err = env.Burst(ctx, harness.Burst{Name: "late", Requests: copiesOf(r, lateCopies)})
-	return err
+	if _, _, err = env.Burst(ctx, harness.Burst{Name: "late", Requests: copiesOf(r, lateCopies)}); err != nil {
+		return err
+	}
+	env.Do(ctx, lookup(r.Process, r.Caller, r.Header["Idempotency-Key"], "book"))
+	return nil
+}
+
+// lookupTells is the other way to an answer that was lost: the operation, asked
+// for by its key, is what its request was answered with.
+func lookupTells() harness.Check {
+	const doc = "the operation that is looked up by its key has the status and the body that its request was answered with"
+	return funcCheck("T-I4.lookup", doc, "retries.go", false, func(rec harness.Record) harness.Verdict {
+		answers := map[string]harness.Operation{}
+		for _, op := range rec.History.Operations {
+			if kind := operationType(op); kind != "" && stored(op) {
+				answers[op.Caller+" /telescope/operations/"+op.Key+"?type="+kind] = op
+			}
+		}
+		judged := 0
+		var wrong []harness.Evidence
+		for _, op := range rec.History.OfKind(kindLookup) {
+			answer, known := answers[op.Caller+" "+op.Path]
+			if op.Answered == 0 || op.Status >= 500 || !known {
+				continue
+			}
+			judged++
+			var o struct {
+				Status int             `json:"status"`
+				Body   json.RawMessage `json:"body"`
+			}
+			if op.Status != http.StatusOK || op.Decode(&o) != nil || o.Status != answer.Status || strings.TrimSpace(string(o.Body)) != strings.TrimSpace(answer.Output) {
+				wrong = append(wrong, differ(answer, op))
+			}
+		}
+		switch {
+		case len(wrong) > 0:
+			return harness.Violated(few(wrong), "%s: %d of %d have not", doc, len(wrong), judged)
+		case judged == 0:
+			return harness.Undecided(harness.ReasonUndelivered, "no look at an answered operation was answered")
+		}
+		return harness.Passed("%s: %d", doc, judged)
+	})
 }
 
 func sameKeyRefused() harness.Scenario {
@@ -106,7 +149,7 @@ key of its own the same member then gets the slot.`,
 		},
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("copies")
-			return append(served(),
+			return append(served(), lookupTells(),
 				words("answers", "every copy is told that the slot is taken", byBurst, fixed(tallies{"copies": {"409 slot-taken": n}, "late": {"409 slot-taken": lateCopies}})),
 				words("answers.fresh", "with another key the free slot is booked", byKind, fixed(tallies{"fresh": {"201": 1}})),
 				happened("booked, cancelled, booked", map[string]int{"CREATED": 1, "BOOKED": 2, "CANCELLED": 1}))
@@ -127,10 +170,10 @@ changed, and the first answers stand.`,
 		Choose:  chooseSlots(4),
 		Drive:   driveDifferentBody,
 		Checks: func(p harness.Params) []harness.Check {
-			return append(served(), oneOfTwo(p.Int("copies")),
+			return append(served(), oneOfTwo(p.Int("copies")), lookupTells(),
 				words("answers.other", "a used key on another target is refused", byKind, fixed(tallies{
 					"other-book": {"422 key-reused": 1}, "other-close": {"422 key-reused": 1}, "other-import": {"422 key-reused": 1},
-					"first-close": {"200": 2}, "first-import": {"200": 2},
+					"first-close": {"200": 2}, "first-import": {"200": 2}, kindLookup: {"200": 2},
 				})),
 				happened("one slot is booked, one closed by each way", map[string]int{"CREATED": 4, "BOOKED": 1, "CLOSED": 2}))
 		},
@@ -168,6 +211,8 @@ func driveDifferentBody(ctx context.Context, env harness.Env) error {
 		as("other-import", importOf(staffProcess, boss, c.Slots[2:], now, "open", "import")),
 		as("first-close", first),
 		as("first-import", whole),
+		lookup(staffProcess, boss, "close", "close"),
+		lookup(staffProcess, boss, "import", "import"),
 	} {
 		env.Do(ctx, r)
 	}

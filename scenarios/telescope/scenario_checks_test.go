@@ -32,6 +32,23 @@ func TestOneOfTwo(t *testing.T) {
 	expectVerdict(t, judge(inBrokenEnvironment(copies(won, won, reused, denied(b, 503, "busy")))), harness.Unknown, "environment that broke")
 }
 
+func TestLookupTells(t *testing.T) {
+	judge := lookupTells().Judge
+	r := book(0, member(0), 7, "k")
+	look := func(status int, body string) harness.Operation {
+		return replied(lookup(0, member(0), "k", "book"), 200, fmt.Sprintf(`{"key":"k","type":"book","status":%d,"body":%s}`, status, body))
+	}
+	won, lost := granted(r, 1), denied(r, 409, "slot-taken")
+	won.Output += "\n"
+	expectVerdict(t, judge(recordOf(oneSlot, won, look(201, won.Output))), harness.Pass, ": 1")
+	expectVerdict(t, judge(recordOf(oneSlot, lost, look(409, lost.Output))), harness.Pass, ": 1")
+	expectVerdict(t, judge(recordOf(oneSlot, won, look(200, won.Output))), harness.Failed, "1 of 1 have not")
+	expectVerdict(t, judge(recordOf(oneSlot, won, look(201, granted(r, 2).Output))), harness.Failed, "1 of 1 have not")
+	expectVerdict(t, judge(recordOf(oneSlot, won, denied(lookup(0, member(0), "k", "book"), 404, "unknown-operation"))), harness.Failed, "1 of 1 have not")
+	expectVerdict(t, judge(recordOf(oneSlot, won)), harness.Unknown, "no look")
+	expectVerdict(t, judge(recordOf(oneSlot, won, denied(lookup(1, member(1), "k", "book"), 404, "unknown-operation"))), harness.Unknown, "no look")
+}
+
 func TestStrangersSee(t *testing.T) {
 	judge := strangersSee().Judge
 	read := func(body string) harness.Operation {
@@ -152,7 +169,7 @@ func TestScheduleIsFresh(t *testing.T) {
 }
 
 func TestBoundedWait(t *testing.T) {
-	judge := boundedWait("503 busy").Judge
+	judge := boundedWait("503 busy", lockSlack).Judge
 	wait := func(op harness.Operation, took time.Duration) harness.Operation {
 		op.Answered = op.Intended + took
 		op.Header["Retry-After"] = "1"

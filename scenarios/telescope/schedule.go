@@ -28,7 +28,7 @@ func staleSchedule() harness.Scenario {
 costs a rejected attempt and nothing else. Then a slot is closed. Every schedule that is asked for more than five seconds after a change
 must show it, none may call itself stale, and none names anybody.`,
 		Sources: []string{"T-I7", "T-I9", "T-M17"},
-		Params:  []harness.Param{harness.Param{Name: "slots", Kind: harness.IntParam, Default: "6", Min: 2, Max: 48, Doc: "slots of the day; the last is closed, the others are booked"}, paramReplicas},
+		Params:  []harness.Param{{Name: "slots", Kind: harness.IntParam, Default: "6", Min: 2, Max: 48, Doc: "slots of the day; the last is closed, the others are booked"}, paramReplicas},
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			n := p.Int("slots")
 			list := slotsOfOneMonth(rng, n)

@@ -28,8 +28,8 @@ func closureStorm() harness.Scenario {
 	return scenario(harness.Scenario{
 		Name:  "telescope/closure-storm",
 		Title: "members book, cancel and read while staff close and reopen the same few slots",
-		Doc: `Many clients go through steps that the seed chose, each without a pause between its own: members book, cancel what they have and read, staff close,
-reopen and read. The slots lie in different months, so that no quota is in the way. What the clients were told must be explainable by
+		Doc: `Many clients go through steps that the seed chose, each without a pause between its own: members book, cancel what they have, read slots and their account,
+staff close, reopen and read. The slots lie in different months, so that no quota is in the way. What the clients were told must be explainable by
 one order of all operations on each slot (linearizable), and the history must replay to what is stored.`,
 		Sources: []string{"T-I2", "T-I10", "T-I12", "T-M2", "T-M3"},
 		Params: []harness.Param{
@@ -54,7 +54,7 @@ func chooseStorm(rng *rand.Rand, p harness.Params) (any, error) {
 		return list
 	}
 	for range p.Int("users") {
-		c.Members = append(c.Members, deal([]string{turn, turn, turn, turn, kindCancel, kindRead}))
+		c.Members = append(c.Members, deal([]string{turn, turn, turn, turn, turn, kindCancel, kindRead, kindAccount}))
 	}
 	for range p.Int("staff") {
 		c.Staff = append(c.Staff, deal([]string{kindClose, kindClose, kindReopen, kindReopen, kindReopen, kindRead}))
@@ -113,6 +113,8 @@ func memberSteps(ctx context.Context, env harness.Env, n int, c stormChoices) (o
 			r = book(n, who, id, keyOf("book", i))
 		case s.Do == kindCancel && over != "":
 			r = cancel(n, who, over, keyOf("cancel", i))
+		case s.Do == kindAccount:
+			r = account(n, who)
 		}
 		op := env.Do(ctx, r)
 		if b, err := bookingOf(op); err == nil {
