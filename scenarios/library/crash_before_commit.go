@@ -25,7 +25,7 @@ func crashBeforeCommit() harness.Scenario {
 executed, and the COMMIT is on its way; then SIGKILL. Nothing of that transaction may be there: the seat is taken upstream, and our row says RESERVING. After the
 restart the lease runs out, and the reaper must find out by reading that the seat is ours: SUCCEEDED, without a second reserve POST. Everybody confirms again and gets
 the stored answer.`,
-		Sources: []string{"L-I3", "L-I4", "L-I5", "L-M4", "L-M6", "L-M7", "L-M20"},
+		Sources: []string{"L-I3", "L-I4", "L-I5", "L-M4"},
 		Drive:   driveCrashBeforeCommit,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("users")
@@ -46,7 +46,7 @@ func crashBeforeConfirm() harness.Scenario {
 		Doc: `One student confirms: the statements that consume the action and add the intent have been executed, and the COMMIT is on its way; then SIGKILL. Nothing of the
 confirmation may be there, and nothing was written upstream. After the restart the student confirms again, together with everybody else: the action is still good, yields
 exactly one intent, and the burst has one winner as if nothing had happened.`,
-		Sources: []string{"L-I1", "L-I4", "L-I5", "L-M6", "L-M17"},
+		Sources: []string{"L-I1", "L-I4", "L-I5"},
 		Drive:   driveCrashBeforeConfirm,
 		Checks: func(p harness.Params) []harness.Check {
 			return append(oneWinnerOnce(p), rolledBack("L-I1.crash", "before its COMMIT a confirmation has left nothing behind", map[string]int{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 const (
 	clientPatience = 60 * time.Second       // a client gives up asking for one booking
 	clientPause    = 100 * time.Millisecond // between two attempts
-	breakAttempts  = 10                     // to have the stream broken when the primary is killed
 )
 
 // A failoverChoice is what the seed decides for a failover.
@@ -41,26 +39,36 @@ func failover() harness.Scenario {
 		Name:  "telescope/failover",
 		Title: "the primary is killed, its synchronous standby is promoted; no acknowledged booking is lost",
 		Doc: `Two PostgreSQL clusters with durability on; a commit is answered when the standby has it on disk. Members book one slot after the other. At a count of answered
-bookings that the seed chooses, the stream to the standby is broken (its sender is ended), and as soon as commits wait for the standby every process of the primary is killed:
-the worst instant, for those commits are on the primary's disk only. The standby is promoted and the servers are led to it; they reconnect by themselves. Clients that were answered 503, or
-not at all, ask again with their key until they are answered. No booking that was answered 201 may be missing, each of them is told again by its key, and the former primary,
-started again, takes no writes. A commit that nobody was told of may be lost: then the retry makes the booking, once.`,
+bookings that the seed chooses, the stream to the standby is broken, and as soon as commits wait for the standby every process of the primary is killed: the worst instant, for those
+commits are on the primary's disk only. The standby is promoted and the servers are led to it; they reconnect by themselves. Clients that were answered 503, or not at all, ask again
+with their key until they are answered. No booking that was answered 201 may be missing, each of them is told again by its key, and the former primary, started again, takes no
+writes. A commit that nobody was told of may be lost: then the retry makes the booking, once.`,
 		Sources: []string{"T-I3", "T-I4", "T-I6", "T-I8"},
-		Checks: func(p harness.Params) []harness.Check {
-			return append(failoverChecks(p), noneLost(), everyEventMailed(mailRules{}),
-				words("answers.again", "whoever asks again is told 201", byKind, func(rec harness.Record) tallies {
-					n := int(rec.Measured[measuredAcknowledged])
-					if n == 0 {
-						return nil
-					}
-					return tallies{kindAgain: {"201": n}}
-				}))
-		},
-	}, harness.SyncPair)
+	}, failoverMode{
+		clusters: harness.SyncPair,
+		ready:    awaitStandbyWaiters,
+		kind:     "commits_waiting_for_the_standby", what: "sessions whose COMMIT waited for the standby when the primary was killed",
+	})
+}
+
+func failoverStandbyAway() harness.Scenario {
+	return failoverScenario(harness.Scenario{
+		Name:  "telescope/failover@standby-away",
+		Title: "the synchronous standby is out of reach for longer than the server's deadlines, then the primary is killed",
+		Doc: `As failover, but the primary goes on for a while after the stream is broken. The server gives up waiting for its commits, and Postgres then makes them visible, with
+a warning, although the standby does not have them. Clients are answered 503 outcome-unknown and ask again with their key, which now finds a stored result. It must not be told as
+long as the standby does not have it, for when the primary is killed then, it is lost. After the promotion everybody gets a booking.`,
+		Sources: []string{"T-I3", "T-I4", "T-I6"},
+	}, failoverMode{
+		clusters: harness.SyncPair, forgets: true,
+		ready: awaitDoubts,
+		kind:  "undecided_while_the_standby_was_away", what: "answers and lost answers that decided nothing, of clients that asked while the standby was out of reach",
+		server: map[string]string{"TELESCOPE_STATEMENT_TIMEOUT": "400ms", "TELESCOPE_LOCK_TIMEOUT": "200ms"},
+	})
 }
 
 func failoverAsync() harness.Scenario {
-	s := failoverScenario(harness.Scenario{
+	return failoverScenario(harness.Scenario{
 		Name:  "telescope/failover@async",
 		Title: "the primary is killed, its asynchronous standby is promoted; the loss is counted",
 		Doc: `As failover, but a commit is answered when the primary has it: it may be lost with it. The stream is broken, some more bookings are acknowledged, and then
@@ -69,23 +77,44 @@ is no violation, as asynchronous replication promises nothing else. It is one if
 committed), if it was acknowledged after the promotion, or if it is missing although a later one is there: what replication loses is the end of the log. A client whose booking was
 lost and who asks again with the same key gets a new booking, if the slot is still free. A mail about a lost booking may have been sent.`,
 		Sources: []string{"T-I4", "T-I6"},
-		Checks: func(p harness.Params) []harness.Check {
-			return append(failoverChecks(p), lossCounted(), everyEventMailed(mailRules{forgets: true}))
+	}, failoverMode{
+		clusters: harness.AsyncPair, forgets: true,
+		ready: func(ctx context.Context, _ harness.Env, people *crowd, c failoverChoice, since time.Duration) (float64, error) {
+			return float64(c.Kill), people.wait(ctx, c.Kill, since)
 		},
-	}, harness.AsyncPair)
-	return s
+		kind: "acknowledged_beside_the_standby", what: "bookings that were asked for and acknowledged while the stream to the standby was broken",
+	})
 }
 
-func failoverScenario(s harness.Scenario, kind harness.ClusterKinds) harness.Scenario {
+// A failoverMode is what a failover's variants differ in.
+type failoverMode struct {
+	clusters harness.ClusterKinds
+	server   map[string]string
+	forgets  bool // an event may be seen, and mailed, that is lost with the primary
+
+	// ready waits, once the stream to the standby is broken, until it is time to
+	// kill the primary, and gives what the witness saw.
+	ready      func(ctx context.Context, env harness.Env, people *crowd, c failoverChoice, since time.Duration) (float64, error)
+	kind, what string // of the witness
+}
+
+func failoverScenario(s harness.Scenario, m failoverMode) harness.Scenario {
 	s.Params = []harness.Param{paramClients, paramEach}
-	top := faultTopology(nil)
+	top := faultTopology(m.server)
 	s.Topology = func(p harness.Params) harness.Topology {
 		t := top(p)
-		t.Clusters = kind
+		t.Clusters = m.clusters
 		return t
 	}
 	s.Choose = chooseFailover
-	s.Drive = driveFailover
+	s.Drive = func(ctx context.Context, env harness.Env) error { return driveFailover(ctx, env, m) }
+	s.Checks = func(p harness.Params) []harness.Check {
+		checks := append(failoverChecks(p), everyEventMailed(mailRules{forgets: m.forgets}))
+		if m.clusters == harness.AsyncPair {
+			return append(checks, lossCounted())
+		}
+		return append(checks, noneLost(), toldAgain())
+	}
 	return faultScenario(s, nil)
 }
 
@@ -105,8 +134,10 @@ type crowd struct {
 	answered chan harness.Operation // each 201, of whoever books; never full
 	clients  sync.WaitGroup
 
-	mu   sync.Mutex
-	told []harness.Operation // the same
+	mu     sync.Mutex
+	told   []harness.Operation // the same
+	doubts map[int]int         // answers that decided nothing, by client; nil until they are counted
+	since  time.Duration
 }
 
 // start lets the clients loose; they end when all is booked, when they lose
@@ -137,6 +168,7 @@ func (c *crowd) book(ctx context.Context, r harness.Request) harness.Operation {
 		if !undecided || c.env.Now() > until {
 			return op
 		}
+		c.doubt(op)
 		r.Kind = kindRetry
 		pause := time.NewTimer(clientPause)
 		select {
@@ -145,6 +177,15 @@ func (c *crowd) book(ctx context.Context, r harness.Request) harness.Operation {
 			return op
 		case <-pause.C:
 		}
+	}
+}
+
+// doubt counts what decided nothing.
+func (c *crowd) doubt(op harness.Operation) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.doubts != nil && op.Sent >= c.since {
+		c.doubts[op.Process]++
 	}
 }
 
@@ -172,7 +213,7 @@ func (c *crowd) wait(ctx context.Context, n int, since time.Duration) error {
 	return nil
 }
 
-func driveFailover(ctx context.Context, env harness.Env) error {
+func driveFailover(ctx context.Context, env harness.Env, mode failoverMode) error {
 	var c failoverChoice
 	if err := env.Plan().Decode(&c); err != nil {
 		return err
@@ -184,7 +225,7 @@ func driveFailover(ctx context.Context, env harness.Env) error {
 	defer cancel()
 	people := &crowd{env: env}
 	people.start(ctx, c.Slots, env.Params().Int(paramEach.Name))
-	m, err := failOver(ctx, env, people, c)
+	m, err := failOver(ctx, env, people, c, mode)
 	if err != nil {
 		cancel() // there is nothing to wait for any more
 	}
@@ -197,7 +238,7 @@ func driveFailover(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	acknowledged, err := countLoss(ctx, env, old, m, people.told)
-	if err != nil || !synchronous(env) {
+	if err != nil || mode.clusters == harness.AsyncPair {
 		return err
 	}
 	env.DoAll(ctx, acknowledged, 8) // each is told its booking again
@@ -205,17 +246,14 @@ func driveFailover(ctx context.Context, env harness.Env) error {
 }
 
 // failOver breaks the stream, kills the primary and promotes the standby.
-func failOver(ctx context.Context, env harness.Env, people *crowd, c failoverChoice) (m milestones, err error) {
+func failOver(ctx context.Context, env harness.Env, people *crowd, c failoverChoice, mode failoverMode) (m milestones, err error) {
 	if err := people.wait(ctx, c.Break, 0); err != nil {
 		return m, err
 	}
-	ready := func() (float64, error) { return float64(c.Kill), people.wait(ctx, c.Kill, env.Now()) }
-	kind, what := "acknowledged_beside_the_standby", "bookings that were asked for and acknowledged while the stream to the standby was broken"
-	if synchronous(env) {
-		ready = func() (float64, error) { return awaitStandbyWaiters(ctx, env) }
-		kind, what = "commits_waiting_for_the_standby", "sessions whose COMMIT waited for the standby when the primary was killed"
+	if err := breakStream(ctx, env); err != nil {
+		return m, fmt.Errorf("break the stream to the standby: %w", err)
 	}
-	seen, err := whileBroken(ctx, env, ready)
+	seen, err := mode.ready(ctx, env, people, c, env.Now())
 	if err != nil {
 		return m, err
 	}
@@ -223,90 +261,11 @@ func failOver(ctx context.Context, env harness.Env, people *crowd, c failoverCho
 	if err := env.Pair().KillPrimary(ctx); err != nil {
 		return m, err
 	}
-	env.Witness(kind, 1, seen, what)
+	env.Witness(mode.kind, 1, seen, mode.what)
 	if err := env.Pair().Promote(ctx); err != nil {
 		return m, err
 	}
 	m.promoted = env.Now()
 	env.Measure("promoted_after_ms", float64(m.promoted-m.killed)/float64(time.Millisecond))
 	return m, nil
-}
-
-// synchronous says on which sort of pair the run is.
-func synchronous(env harness.Env) bool { return !strings.HasSuffix(env.Plan().Scenario, "@async") }
-
-// whileBroken breaks the stream to the standby and waits until it is ready for
-// the kill with the stream still broken. The standby comes back after a second;
-// on a busy machine that may be too early, and then the stream is broken again.
-func whileBroken(ctx context.Context, env harness.Env, ready func() (float64, error)) (seen float64, err error) {
-	for range breakAttempts {
-		if err := breakStream(ctx, env); err != nil {
-			return 0, err
-		}
-		if seen, err = ready(); err != nil {
-			return 0, err
-		}
-		n, err := senders(ctx, env)
-		if err != nil || n == 0 {
-			return seen, err
-		}
-	}
-	return 0, fmt.Errorf("the standby was back before the kill, %d times in a row", breakAttempts)
-}
-
-// senders counts the streams to standbys.
-func senders(ctx context.Context, env harness.Env) (int, error) {
-	rows, err := env.Database().Query(ctx, "select count(*) as n from pg_stat_replication")
-	if err != nil {
-		return 0, fmt.Errorf("look for the standby's stream: %w", err)
-	}
-	n, _ := rows[0]["n"].(float64)
-	return int(n), nil
-}
-
-// breakStream ends the primary's sender. The standby connects again at once
-// the first time, and then rests for a second: so it is ended twice.
-func breakStream(ctx context.Context, env harness.Env) error {
-	ended, last := map[any]bool{}, env.Now()
-	env.Record(harness.Event{Kind: harness.EventFault, Subject: "postgres", Text: "the stream to the standby is broken"})
-	return env.Await(ctx, "the stream to the standby stays broken", patience, func(ctx context.Context) (bool, string, error) {
-		rows, err := env.Database().Query(ctx, "select pid, pg_terminate_backend(pid) as told from pg_stat_replication")
-		for _, r := range rows {
-			ended[r["pid"]], last = true, env.Now()
-		}
-		broken := err == nil && len(rows) == 0 && (len(ended) > 1 || env.Now()-last > streamRests)
-		return broken, fmt.Sprintf("%d senders ended", len(ended)), err
-	})
-}
-
-// streamRests is how long the standby must have stayed away to be resting
-// already, so that once is enough.
-const streamRests = 300 * time.Millisecond
-
-// awaitStandbyWaiters waits until a commit waits for the standby.
-func awaitStandbyWaiters(ctx context.Context, env harness.Env) (float64, error) {
-	waiting := 0.0
-	err := env.Await(ctx, "a commit waits for the standby", patience, func(ctx context.Context) (bool, string, error) {
-		rows, err := env.Database().Query(ctx, "select count(*) as n from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'")
-		if err == nil {
-			waiting, _ = rows[0]["n"].(float64)
-		}
-		return waiting > 0, "none waits", err
-	})
-	return waiting, err
-}
-
-// fence starts the former primary again and tries to write to it.
-func fence(ctx context.Context, env harness.Env, slotID int64) (harness.Database, error) {
-	old, err := env.Pair().StartOld(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_, refused := old.Exec(ctx, "update observing_slots set updated_at = updated_at where slot_id = $1", slotID)
-	said := "it was done"
-	if refused != nil {
-		said = refused.Error()
-	}
-	env.Record(harness.Event{Kind: harness.EventNote, Subject: fencedSubject, Text: "a write on the former primary: " + said, Attrs: map[string]string{"said": said}})
-	return old, nil
 }

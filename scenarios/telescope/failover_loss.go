@@ -132,7 +132,7 @@ func fenced() harness.Check {
 		switch {
 		case strings.Contains(said, "25006"): // read-only transaction
 			return harness.Passed("%s: %s", doc, said)
-		case said == "it was done":
+		case said == writeDone:
 			return harness.Violated([]harness.Evidence{{Text: "a write on the former primary was done"}}, "%s: there are two primaries", doc)
 		}
 		return harness.Undecided(harness.ReasonEnvironment, "a write on the former primary failed for another reason: %s", said)
@@ -201,6 +201,17 @@ func noneLost() harness.Check {
 			return harness.Violated(few(wrong), "%s: %d of %d are", doc, len(l.missing), len(l.told))
 		}
 		return harness.Passed("%s: %d acknowledged, all of them there (%.0f before the kill)", doc, len(l.told), rec.Measured[measuredBeforeKill])
+	})
+}
+
+// toldAgain: whoever was told of a booking is told again by its key.
+func toldAgain() harness.Check {
+	return words("answers.again", "whoever was answered 201 is answered 201 again", byKind, func(rec harness.Record) tallies {
+		n := int(rec.Measured[measuredAcknowledged])
+		if n == 0 {
+			return nil
+		}
+		return tallies{kindAgain: {"201": n}}
 	})
 }
 

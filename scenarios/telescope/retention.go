@@ -93,7 +93,10 @@ func driveRetention(ctx context.Context, env harness.Env) error {
 			return err
 		}
 		moved++
-		return env.Advance(ctx, by)
+		if err := env.Advance(ctx, by); err != nil {
+			return err
+		}
+		return quiet(ctx, env) // what is purged at that age is purged now
 	}
 	if err := advance(untilLate); err != nil {
 		return err
