@@ -10,6 +10,7 @@ import (
 func TestHundredOnOneSlot(t *testing.T) {
 	o := newObservatory(t)
 	o.base.PoolSize = 20
+	o.patiently()
 	rs := []*replica{o.start(), o.start(func(c *Config) { c.Replica = "sut-2" })}
 	answers := burst(100, func(i int) answer { return rs[i%2].book(member(i), fmt.Sprint("k-", i), 7) })
 	if diff := cmp.Diff(map[string]int{"201": 1, "409 slot-taken": 99}, tally(answers)); diff != "" {

@@ -139,6 +139,12 @@ func newObservatory(t *testing.T) *observatory {
 	return o
 }
 
+// patiently is for bursts: a machine that is busy with something else must not
+// make their lock waits too long.
+func (o *observatory) patiently() {
+	o.base.LockTimeout, o.base.StatementTimeout = 15*time.Second, 20*time.Second
+}
+
 // A replica is a running service with its HTTP side.
 type replica struct {
 	*Service

@@ -13,6 +13,7 @@ import (
 // a restart; one booking, and the same bytes for everybody.
 func TestCopiesOfOneRequest(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	rs := []*replica{o.start(), o.start(func(c *Config) { c.Replica = "sut-2" })}
 	answers := burst(20, func(i int) answer { return rs[i%2].book(member(1), "k", 5) })
 	if diff := cmp.Diff(map[string]int{"201": 20}, tally(answers)); diff != "" {
@@ -134,6 +135,7 @@ func TestRetention(t *testing.T) {
 // seven days ago make one booking, whether or not the old row was purged.
 func TestForgottenKeyIsTakenOnce(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	r := o.start()
 	booking := wants(t, r.book(member(1), "k", 40), "201").str("booking_id")
 	wants(t, r.cancel(member(1), "c", booking), "200")
@@ -218,6 +220,7 @@ func TestClientLeaves(t *testing.T) {
 
 func TestQuota(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	rs := []*replica{o.start(), o.start(func(c *Config) { c.Replica = "sut-2" })}
 	answers := burst(30, func(i int) answer { return rs[i%2].book(member(1), fmt.Sprint("k-", i), i+1) })
 	if diff := cmp.Diff(map[string]int{"201": 2, "409 quota-exceeded": 28}, tally(answers)); diff != "" {

@@ -38,6 +38,7 @@ func TestCancelledOnce(t *testing.T) {
 // not, and the rest is as either order would have it.
 func TestCancelVersusBook(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	r := o.start()
 	for slot := 1; slot <= 10; slot++ {
 		owner := member(1000 + slot)
@@ -78,6 +79,7 @@ func (o *observatory) inOrder(slot int, sends ...func() answer) []answer {
 
 func TestBookingVersusClosure(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	r := o.start()
 	book := func(slot int) func() answer {
 		return func() answer { return r.book(member(slot), fmt.Sprint("b", slot), slot) }
@@ -119,6 +121,7 @@ func TestBookingVersusClosure(t *testing.T) {
 
 func TestCancelVersusClosure(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	r := o.start()
 	for slot := 1; slot <= 10; slot++ {
 		booking := wants(t, r.book(member(slot), "k", slot), "201").str("booking_id")
@@ -196,6 +199,7 @@ func TestMonthIsTheObservatorys(t *testing.T) {
 // at once leave nothing that their history does not tell.
 func TestStorm(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	rs := []*replica{o.start(), o.start(func(c *Config) { c.Replica = "sut-2" })}
 	var mu sync.Mutex
 	var bookings []string
@@ -276,6 +280,7 @@ func TestImport(t *testing.T) {
 // and backwards, while members book; nobody sees a 5xx.
 func TestImportsInOppositeOrders(t *testing.T) {
 	o := newObservatory(t)
+	o.patiently()
 	r := o.start()
 	var forwards, backwards []string
 	for slot := 21; slot <= 60; slot++ { // half of them are new

@@ -24,8 +24,7 @@ import (
 // is told 503 and may try again.
 const (
 	idleTxTimeout   = 10 * time.Second
-	acquireTimeout  = 3 * time.Second // for a free connection
-	rollbackTimeout = time.Second     // past it the connection is thrown away
+	rollbackTimeout = time.Second // past it the connection is thrown away
 )
 
 var (
@@ -108,9 +107,10 @@ func (s *store) once(ctx context.Context, do func(context.Context, pgx.Tx) (bool
 	})
 }
 
-// withConn lends a connection; waiting for one has a deadline of its own.
+// withConn lends a connection. Waiting for one has a deadline of its own, in
+// which those who have one and wait for a lock get it or give up.
 func (s *store) withConn(ctx context.Context, do func(*pgxpool.Conn) error) error {
-	waiting, cancel := context.WithTimeout(ctx, acquireTimeout)
+	waiting, cancel := context.WithTimeout(ctx, s.cfg.LockTimeout+time.Second)
 	conn, err := s.pool.Acquire(waiting)
 	cancel()
 	if err != nil {
