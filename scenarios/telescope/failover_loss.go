@@ -73,8 +73,11 @@ func countLoss(ctx context.Context, env harness.Env, old harness.Database, m mil
 		id := bookingID(op)
 		if !present[id] {
 			lost++
-			env.Record(harness.Event{Kind: harness.EventNote, Subject: lostSubject, Text: fmt.Sprintf("%s was told of the booking %s on slot %d, which the promoted standby does not have", op.Caller, id, slotOf(op)),
-				Attrs: map[string]string{"booking": id, "op": op.ID, "on_old": strconv.FormatBool(onOld[id])}})
+			env.Record(harness.Event{
+				Kind: harness.EventNote, Subject: lostSubject,
+				Text:  fmt.Sprintf("%s was told of the booking %s on slot %d, which the promoted standby does not have", op.Caller, id, slotOf(op)),
+				Attrs: map[string]string{"booking": id, "op": op.ID, "on_old": strconv.FormatBool(onOld[id])},
+			})
 		}
 		again = append(again, as(kindAgain, book(op.Process, op.Caller, slotOf(op), op.Key)))
 	}
