@@ -71,9 +71,9 @@ type Operation struct {
 	Server   string            `json:"server,omitempty"` // replica it went to
 	Method   string            `json:"method"`
 	Path     string            `json:"path"`
-	Input    json.RawMessage   `json:"input,omitempty"`
+	Input    json.RawMessage   `json:"input,omitempty"`  // the body; one that is no JSON as a string
 	Status   int               `json:"status,omitempty"` // HTTP status, 0 when there was no answer
-	Header   map[string]string `json:"header,omitempty"` // Content-Type, Location, Retry-After of the answer
+	Header   map[string]string `json:"header,omitempty"` // Content-Type, Location, Retry-After, Idempotency-Replayed of the answer
 	Output   string            `json:"output,omitempty"` // body of the answer as received, capped at 16 KiB
 	Intended time.Duration     `json:"intended_ns"`      // when it should have started (a burst: the release)
 	Sent     time.Duration     `json:"sent_ns,omitempty"`

@@ -79,7 +79,7 @@ func (s *session) do(ctx context.Context, r harness.Request) harness.Operation {
 	url := s.target(&r)
 	if url == "" {
 		return harness.Operation{
-			ID: s.rec.opID(), Process: r.Process, Caller: r.Caller, Kind: r.Kind, Server: r.Server, Method: r.Method, Path: r.Path, Input: r.Body,
+			ID: s.rec.opID(), Process: r.Process, Caller: r.Caller, Kind: r.Kind, Server: r.Server, Method: r.Method, Path: r.Path,
 			Intended: s.rec.clock.Now(), Outcome: harness.Fail, Err: r.Server + " is not running; nothing was sent",
 		}
 	}

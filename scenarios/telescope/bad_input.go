@@ -136,6 +136,10 @@ var badTargets = []bad{
 // badBodies are requests that can't be read.
 var badBodies = []bad{
 	{"body-with-a-stranger", "400 bad-request", func(w badWorld) harness.Request { return withBody(good(w), `{"slot":1}`) }},
+	{"malformed-json", "400 bad-request", func(w badWorld) harness.Request { return withBody(good(w), `{"slot":`) }},
+	{"malformed-json-import", "400 bad-request", func(badWorld) harness.Request { return importBody(`{"slots":[{]}`) }},
+	{"no-json-at-all", "400 bad-request", func(badWorld) harness.Request { return importBody("\x00\xff slots") }},
+	{"two-json-values", "400 bad-request", func(badWorld) harness.Request { return importBody(`{"slots":[]}{}`) }},
 	{"body-that-is-a-list", "400 bad-request", func(w badWorld) harness.Request { return withBody(good(w), `[]`) }},
 	{"wrong-content-type", "415 unsupported-media-type", func(w badWorld) harness.Request {
 		return header(withBody(good(w), `{}`), "Content-Type", "text/plain")

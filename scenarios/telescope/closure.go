@@ -112,7 +112,7 @@ for which pg_blocking_pids names somebody.)`,
 		Checks: func(harness.Params) []harness.Check {
 			return append(served(), serialOrders(order))
 		},
-	}, map[string]string{"TELESCOPE_LOCK_TIMEOUT": "10s", "TELESCOPE_STATEMENT_TIMEOUT": "15s"})
+	}, nil)
 }
 
 func driveForcedPairs(ctx context.Context, env harness.Env, order string) error {

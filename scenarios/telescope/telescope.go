@@ -71,7 +71,9 @@ func atLeast(n int, p harness.Param) harness.Param {
 }
 
 // topology is the usual one: replicas of the telescope server, with a schedule
-// that is refreshed so often that no scenario has to wait for it.
+// that is refreshed so often that no scenario has to wait for it, and with
+// deadlines that no queue of a burst meets, however busy the machine is: those
+// that are about the deadlines set their own.
 func topology(p harness.Params, server map[string]string) harness.Topology {
 	replicas := 1 // of scenarios that have no such parameter
 	if _, ok := p[paramReplicas.Name]; ok {
@@ -79,7 +81,8 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 	}
 	t := harness.Topology{
 		Design: "telescope", Replicas: replicas, Doubles: []harness.Double{email.Double()},
-		Server: map[string]string{"POOL_SIZE": strconv.Itoa(max(8, 24/replicas)), "TELESCOPE_PROJECTION_INTERVAL": "100ms"},
+		Server: map[string]string{"POOL_SIZE": strconv.Itoa(max(8, 24/replicas)), "TELESCOPE_PROJECTION_INTERVAL": "100ms",
+			"TELESCOPE_LOCK_TIMEOUT": "10s", "TELESCOPE_STATEMENT_TIMEOUT": "15s"},
 	}
 	maps.Copy(t.Server, server)
 	return t

@@ -2,6 +2,8 @@ package wirehttp
 
 import (
 	"context"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -54,5 +56,23 @@ func TestActingBeforeTheAnswer(t *testing.T) {
 	})
 	if calls != 1 || op.Status != 0 || op.Outcome != harness.Info {
 		t.Errorf("%d calls, operation %+v; want one, and an unknown outcome", calls, op)
+	}
+}
+
+// TestBodyThatIsNoJSON is sent as it is, and recorded so that the record can
+// be written.
+func TestBodyThatIsNoJSON(t *testing.T) {
+	got := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body)
+	}))
+	defer server.Close()
+	op := testClient(clock.New()).Do(t.Context(), server.URL, harness.Request{Kind: "bad", Method: "POST", Path: "/", Body: []byte(`{"slot":`)})
+	if body := <-got; body != `{"slot":` {
+		t.Errorf("the server got %q", body)
+	}
+	if _, err := json.Marshal(op); err != nil || string(op.Input) != `"{\"slot\":"` {
+		t.Errorf("recorded as %s (%v), want a string", op.Input, err)
 	}
 }

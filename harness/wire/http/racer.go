@@ -1,6 +1,7 @@
 package wirehttp
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +14,7 @@ import (
 const outputCap = 16 << 10
 
 // keptHeaders are the fields of an answer that an operation keeps.
-var keptHeaders = []string{"Content-Type", "Location", "Retry-After"}
+var keptHeaders = []string{"Content-Type", "Location", "Retry-After", "Idempotency-Replayed"}
 
 // A racer is one request on its way to becoming an operation.
 type racer struct {
@@ -47,13 +48,23 @@ func (c *Client) newRacer(baseURL, burst string, burstTimeout time.Duration, r h
 	ra.op = harness.Operation{
 		ID: id, Process: r.Process, Kind: r.Kind, Burst: burst, Server: r.Server,
 		Caller: r.Caller, Key: headerOf(r, "Idempotency-Key"),
-		Method: r.Method, Path: r.Path, Input: r.Body,
+		Method: r.Method, Path: r.Path, Input: inputOf(r.Body),
 	}
 	if ra.target, ra.err = parseTarget(baseURL); ra.err != nil {
 		return ra
 	}
 	ra.fields, ra.err = fieldsOf(r)
 	return ra
+}
+
+// inputOf is the body as a record can hold it: one that is no JSON, as sent to
+// see what the server makes of it, becomes a string.
+func inputOf(body json.RawMessage) json.RawMessage {
+	if len(body) == 0 || json.Valid(body) {
+		return body
+	}
+	text, _ := json.Marshal(string(body)) // a string can always be written
+	return text
 }
 
 // headerOf gives the request's header by its name, in whatever case it is written.
