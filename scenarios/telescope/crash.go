@@ -20,7 +20,7 @@ func faults() []harness.Scenario {
 		lostResponse(),
 		emailDown(), emailRefused(), crashAfterEmail(),
 		retention(),
-		failover(), failoverStandbyAway(), failoverAsync(),
+		failover(), failoverStandbyAway(), failoverWaitsCancelled(), failoverAsync(),
 	}
 }
 

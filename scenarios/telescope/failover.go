@@ -20,7 +20,7 @@ const (
 type failoverChoice struct {
 	Slots []slot `json:"slots"` // client after client
 	Break int    `json:"break"` // acknowledged bookings after which the stream to the standby is broken
-	Kill  int    `json:"kill"`  // asynchronous: further ones after which the primary is killed
+	Kill  int    `json:"kill"`  // further ones after which the primary is killed, where they are not held up by the broken stream
 }
 
 var (
@@ -64,6 +64,21 @@ long as the standby does not have it, for when the primary is killed then, it is
 		ready: awaitDoubts,
 		kind:  "undecided_while_the_standby_was_away", what: "answers and lost answers that decided nothing, of clients that asked while the standby was out of reach",
 		server: map[string]string{"TELESCOPE_STATEMENT_TIMEOUT": "400ms", "TELESCOPE_LOCK_TIMEOUT": "200ms"},
+	})
+}
+
+func failoverWaitsCancelled() harness.Scenario {
+	return failoverScenario(harness.Scenario{
+		Name:  "telescope/failover@waits-cancelled",
+		Title: "somebody cancels the commits that wait for the synchronous standby, then the primary is killed",
+		Doc: `As failover, but somebody ends what seems to hang while the stream is broken: every COMMIT that waits for the standby is cancelled. Postgres then reports it as
+done, with a warning, and shows its rows, although the standby does not have them. That is no acknowledgement: clients are answered 503 outcome-unknown and ask again with their key,
+and a retry must not be told the stored result either. Nobody who was answered 201 may lose the booking with the primary.`,
+		Sources: []string{"T-I3", "T-I4", "T-I6"},
+	}, failoverMode{
+		clusters: harness.SyncPair, forgets: true,
+		ready: cancelWaits,
+		kind:  "cancelled_commits", what: "commits that were cancelled while they waited for the standby",
 	})
 }
 
@@ -211,6 +226,17 @@ func (c *crowd) wait(ctx context.Context, n int, since time.Duration) error {
 		}
 	}
 	return nil
+}
+
+// toldSince counts the answered bookings that were asked for at that instant
+// or later.
+func (c *crowd) toldSince(since time.Duration) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, op := range c.told {
+		n += int(count(op.Sent >= since))
+	}
+	return n
 }
 
 func driveFailover(ctx context.Context, env harness.Env, mode failoverMode) error {

@@ -61,15 +61,18 @@ func shutOutStandbys(ctx context.Context, env harness.Env) error {
 	})
 }
 
-// awaitStandbyWaiters waits until a commit waits for the standby.
-func awaitStandbyWaiters(ctx context.Context, env harness.Env, _ *crowd, _ failoverChoice, _ time.Duration) (float64, error) {
+// awaitStandbyWaiters waits until a commit waits for the standby. A server
+// that waits for none acknowledges bookings instead: some of those do as well,
+// for the kill then shows what they are worth.
+func awaitStandbyWaiters(ctx context.Context, env harness.Env, people *crowd, c failoverChoice, since time.Duration) (float64, error) {
 	waiting := 0.0
 	err := env.Await(ctx, "a commit waits for the standby", patience, func(ctx context.Context) (bool, string, error) {
 		rows, err := env.Database().Query(ctx, "select count(*) as n from pg_stat_activity where datname = current_database() and wait_event = 'SyncRep'")
 		if err == nil {
 			waiting, _ = rows[0]["n"].(float64)
 		}
-		return waiting > 0, "none waits", err
+		hasty := people.toldSince(since)
+		return waiting > 0 || hasty >= c.Kill, fmt.Sprintf("none waits, %d were acknowledged", hasty), err
 	})
 	return waiting, err
 }
@@ -80,13 +83,34 @@ const doubtsOfEach = 2
 
 // awaitDoubts waits until every client has asked again with its key, and was
 // not told a result. A client that is told one books its next slot and is in
-// doubt about that.
-func awaitDoubts(ctx context.Context, env harness.Env, people *crowd, _ failoverChoice, since time.Duration) (float64, error) {
+// doubt about that. Some that were told one will do as well, as they should not.
+func awaitDoubts(ctx context.Context, env harness.Env, people *crowd, c failoverChoice, since time.Duration) (float64, error) {
+	return inDoubt(ctx, env, people, c, since, func(context.Context) error { return nil })
+}
+
+// cancelWaits is awaitDoubts while every commit that waits for the standby is
+// cancelled. It gives how many were.
+func cancelWaits(ctx context.Context, env harness.Env, people *crowd, c failoverChoice, since time.Duration) (cancelled float64, err error) {
+	_, err = inDoubt(ctx, env, people, c, since, func(ctx context.Context) error {
+		rows, err := env.Database().Query(ctx, `select count(pg_cancel_backend(pid)) as n from pg_stat_activity
+where datname = current_database() and application_name <> 'overbook' and wait_event = 'SyncRep'`)
+		if err == nil {
+			n, _ := rows[0]["n"].(float64)
+			cancelled += n
+		}
+		return err
+	})
+	return cancelled, err
+}
+
+func inDoubt(ctx context.Context, env harness.Env, people *crowd, c failoverChoice, since time.Duration, meanwhile func(context.Context) error) (float64, error) {
 	people.mu.Lock()
 	people.doubts, people.since = map[int]int{}, since
 	people.mu.Unlock()
 	seen, clients := 0, env.Params().Int(paramClients.Name)
-	err := env.Await(ctx, "every client has asked again", clientPatience, func(context.Context) (bool, string, error) {
+	err := env.Await(ctx, "every client has asked again", clientPatience, func(ctx context.Context) (bool, string, error) {
+		err := meanwhile(ctx)
+		hasty := people.toldSince(since)
 		people.mu.Lock()
 		defer people.mu.Unlock()
 		seen = 0
@@ -97,7 +121,7 @@ func awaitDoubts(ctx context.Context, env harness.Env, people *crowd, _ failover
 				twice++
 			}
 		}
-		return twice == clients, fmt.Sprintf("%d of %d clients have, twice", twice, clients), nil
+		return twice == clients || hasty >= c.Kill, fmt.Sprintf("%d of %d clients have, twice", twice, clients), err
 	})
 	return float64(seen), err
 }
