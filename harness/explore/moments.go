@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -23,8 +24,7 @@ type momentOf struct {
 func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 	own := map[string]bool{}
 	for range warmRounds {
-		before := len(e.env.Postgres().Units())
-		op, err := e.undisturbed(ctx)
+		op, before, err := e.undisturbed(ctx)
 		if err == nil && e.Quiet != nil {
 			err = e.Quiet(ctx, e.env)
 		}
@@ -32,19 +32,18 @@ func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 			return nil, err
 		}
 		for _, u := range e.env.Postgres().Units()[before:] {
-			if u.Arrived < op.Sent || u.Arrived > op.Answered {
+			if !during(u, op) {
 				learn(own, u)
 			}
 		}
 	}
-	before := len(e.env.Postgres().Units())
-	op, err := e.undisturbed(ctx)
+	op, before, err := e.undisturbed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var units []harness.Unit
 	for _, u := range e.env.Postgres().Units()[before:] {
-		if u.Arrived >= op.Sent && u.Arrived <= op.Answered {
+		if during(u, op) {
 			units = append(units, u)
 		}
 	}
@@ -57,6 +56,13 @@ func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 		fault: harness.Fault{At: harness.BeforeResponse, Match: op.Kind, Nth: 1},
 		label: "before the first byte of the answer is read",
 	}), nil
+}
+
+// during reports whether the unit came while the request was under way. Sent
+// will not do for its beginning: it is stamped when the request is in the
+// kernel, and a server may have begun by then.
+func during(u harness.Unit, op harness.Operation) bool {
+	return u.Arrived >= op.Intended && u.Arrived <= op.Answered
 }
 
 func learn(own map[string]bool, u harness.Unit) {
@@ -74,46 +80,70 @@ func control(sql string) bool { return controlWords.MatchString(sql) }
 
 // momentsOf numbers the moments of the request's units in order: before and
 // after each statement, before and after each commit. BEGIN is none: nothing
-// is different before and after it.
+// is different before and after it. A unit of several statements is held, and
+// lost, as a whole; it is known by the first of the request's in it.
 func momentsOf(units []harness.Unit, own map[string]bool) []momentOf {
 	ofTx := map[int]string{} // first statement of the request in the transaction
 	for _, u := range units {
-		for _, s := range u.Statements {
-			if ofTx[u.Tx] == "" && !control(s.SQL) && !own[s.SQL] {
-				ofTx[u.Tx] = s.SQL
-			}
+		if sql := firstOf(u, own); sql != "" && ofTx[u.Tx] == "" {
+			ofTx[u.Tx] = sql
 		}
 	}
 	var list []momentOf
-	times := map[string]int{}
-	add := func(sql string, ats ...harness.Moment) {
-		for _, at := range ats {
-			match := exactly(sql)
-			if at == harness.BeforeCommit || at == harness.AfterCommit {
-				match = regexp.QuoteMeta(normal(sql)) // over all statements of the transaction
+	for i, u := range units {
+		add := func(sql, match string, ats ...harness.Moment) {
+			for _, at := range ats {
+				list = append(list, momentOf{fault: harness.Fault{At: at, Match: match, Nth: nth(units, i, at, match)}, label: label(at, sql)})
 			}
-			key := string(at) + match
-			times[key]++
-			list = append(list, momentOf{fault: harness.Fault{At: at, Match: match, Nth: times[key]}, label: label(at, sql)})
 		}
-	}
-	for _, u := range units {
 		mine := ofTx[u.Tx]
-		if mine == "" || len(u.Statements) == 0 {
-			continue
-		}
-		first := u.Statements[0].SQL
-		switch {
-		case !control(first) && !own[first]:
-			add(first, harness.BeforeStatement, harness.AfterStatement)
-			if u.Before == "I" && u.Committed { // implicit: it is its own commit
-				add(first, harness.AfterCommit)
-			}
+		inTransaction := regexp.QuoteMeta(normal(mine)) // over all statements of the transaction
+		switch sql := firstOf(u, own); {
+		case mine == "":
+		case sql != "" && u.Committed: // it is its own commit, or has it in it
+			add(sql, exactly(sql), harness.BeforeStatement, harness.AfterStatement)
+			add(mine, inTransaction, harness.AfterCommit)
+		case sql != "":
+			add(sql, exactly(sql), harness.BeforeStatement, harness.AfterStatement)
 		case u.Committed:
-			add(mine, harness.BeforeCommit, harness.AfterCommit)
+			add(mine, inTransaction, harness.BeforeCommit, harness.AfterCommit)
 		}
 	}
 	return list
+}
+
+// firstOf is the first statement of the unit that is the request's and not the
+// server's own business; "" when there is none.
+func firstOf(u harness.Unit, own map[string]bool) string {
+	for _, s := range u.Statements {
+		if !control(s.SQL) && !own[s.SQL] {
+			return s.SQL
+		}
+	}
+	return ""
+}
+
+// nth is which of the units that a fault at the moment meets the i-th is: the
+// wire counts units, not statements, and at a commit those whose transaction
+// has a statement that matches anywhere in it.
+func nth(units []harness.Unit, i int, at harness.Moment, match string) int {
+	pattern := regexp.MustCompile("(?i)" + match)
+	n := 0
+	for k, u := range units[:i+1] {
+		from := k
+		if at == harness.BeforeCommit || at == harness.AfterCommit {
+			if !u.Committed {
+				continue
+			}
+			from = 0
+		}
+		if slices.ContainsFunc(units[from:k+1], func(o harness.Unit) bool {
+			return o.Tx == u.Tx && slices.ContainsFunc(o.Statements, func(s harness.Statement) bool { return pattern.MatchString(normal(s.SQL)) })
+		}) {
+			n++
+		}
+	}
+	return n
 }
 
 // exactly matches the statement and no other.

@@ -57,11 +57,81 @@ func TestMomentsAreThoseOfTheRequest(t *testing.T) {
 	}
 }
 
+// TestMomentsAreNumberedAsTheWireCounts: units of several statements, as
+// drivers send them that put BEGIN in front of the first statement or pipeline a
+// whole transaction, have moments; and the commit of a transaction that begins
+// with what an earlier one had in it is the second one, not the first again.
+func TestMomentsAreNumberedAsTheWireCounts(t *testing.T) {
+	tests := []struct {
+		name  string
+		units []harness.Unit
+		want  []string
+	}{
+		{
+			"BEGIN in front of the first statement",
+			[]harness.Unit{
+				unit(1, 1, "I", "T", false, "BEGIN", "insert into keys"),
+				unit(1, 1, "T", "T", false, "insert into bookings"),
+				unit(1, 1, "T", "I", true, "COMMIT"),
+			},
+			[]string{
+				"drop at before-statement(^insert into keys$, 1)", "drop at after-statement(^insert into keys$, 1)",
+				"drop at before-statement(^insert into bookings$, 1)", "drop at after-statement(^insert into bookings$, 1)",
+				"drop at before-commit(insert into keys, 1)", "drop at after-commit(insert into keys, 1)",
+			},
+		},
+		{
+			"a pipelined transaction",
+			[]harness.Unit{unit(1, 1, "I", "I", true, "begin", "insert into keys", "insert into bookings", "commit")},
+			[]string{
+				"drop at before-statement(^insert into keys$, 1)", "drop at after-statement(^insert into keys$, 1)", "drop at after-commit(insert into keys, 1)",
+			},
+		},
+		{
+			"two transactions that share a statement",
+			[]harness.Unit{
+				unit(1, 1, "I", "T", false, "begin"),
+				unit(1, 1, "T", "T", false, "insert into bookings"),
+				unit(1, 1, "T", "T", false, "insert into audit"),
+				unit(1, 1, "T", "I", true, "commit"),
+				unit(1, 2, "I", "T", false, "begin"),
+				unit(1, 2, "T", "T", false, "insert into audit"),
+				unit(1, 2, "T", "I", true, "commit"),
+			},
+			[]string{
+				"drop at before-statement(^insert into bookings$, 1)", "drop at after-statement(^insert into bookings$, 1)",
+				"drop at before-statement(^insert into audit$, 1)", "drop at after-statement(^insert into audit$, 1)",
+				"drop at before-commit(insert into bookings, 1)", "drop at after-commit(insert into bookings, 1)",
+				"drop at before-statement(^insert into audit$, 2)", "drop at after-statement(^insert into audit$, 2)",
+				"drop at before-commit(insert into audit, 2)", "drop at after-commit(insert into audit, 2)",
+			},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var got []string
+			for _, m := range momentsOf(tt.units, nil) {
+				f := m.fault
+				f.Action = harness.ActionDrop
+				got = append(got, f.String())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func record(points ...Point) harness.Record {
 	var rec harness.Record
 	for _, p := range points {
 		rec.History.Events = append(rec.History.Events, p.event(harness.Strike{}, harness.Operation{ID: "op-1"}, harness.Operation{ID: "op-2"}))
 	}
+	return rec
+}
+
+func broken(rec harness.Record) harness.Record {
+	rec.Trouble = []harness.Trouble{{Reason: harness.ReasonEnvironment, Text: "Postgres died"}}
 	return rec
 }
 
@@ -82,6 +152,10 @@ func TestRecoverable(t *testing.T) {
 	}{
 		{"all", record(at(1, 201), at(2, 201)), harness.Pass, "2 of 2 points of a booking: each retry was answered 201"},
 		{"one is not recovered", record(at(1, 201), at(2, 409)), harness.Failed, "1 of 2 points of a booking are not recovered by a retry"},
+		{"one is not recovered, another not answered", record(at(1, 409), at(2, 0)), harness.Failed, "1 of 2 points of a booking are not recovered by a retry"},
+		{"one was not answered", record(at(1, 201), at(2, 0)), harness.Unknown, "at 1 of 2 points of a booking the retry was not answered, or not by a sound server"},
+		{"a server that fails", record(at(1, 201), at(2, 503)), harness.Failed, "1 of 2 points of a booking are not recovered by a retry"},
+		{"a server that fails with its database", broken(record(at(1, 201), at(2, 503))), harness.Unknown, "at 1 of 2 points of a booking the retry was not answered, or not by a sound server"},
 		{"one was not tried", record(at(1, 201)), harness.Unknown, "1 of 2 points of a booking were tried"},
 		{"one was tried twice", record(at(1, 201), at(1, 201)), harness.Unknown, "1 of 2 points of a booking were tried"},
 		{"one of another request", record(at(1, 201), other), harness.Unknown, "1 of 2 points of a booking were tried"},
