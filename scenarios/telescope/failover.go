@@ -56,11 +56,11 @@ func failoverStandbyAway() harness.Scenario {
 		Name:  "telescope/failover@standby-away",
 		Title: "the synchronous standby is out of reach for longer than the server's deadlines, then the primary is killed",
 		Doc: `As failover, but the primary goes on for a while after the stream is broken. The server gives up waiting for its commits, and Postgres then makes them visible, with
-a warning, although the standby does not have them. Clients are answered 503 outcome-unknown and ask again with their key, which now finds a stored result. It must not be told as
-long as the standby does not have it, for when the primary is killed then, it is lost. After the promotion everybody gets a booking.`,
+a warning, although the standby does not have them. Clients are answered 503 outcome-unknown and ask again with their key and look its outcome up; both now find a stored result. It must
+not be told as long as the standby does not have it, for when the primary is killed then, it is lost. After the promotion everybody gets a booking.`,
 		Sources: []string{"T-I3", "T-I4", "T-I6"},
 	}, failoverMode{
-		clusters: harness.SyncPair, forgets: true,
+		clusters: harness.SyncPair, looks: true, forgets: true,
 		ready: awaitDoubts,
 		kind:  "undecided_while_the_standby_was_away", what: "answers and lost answers that decided nothing, of clients that asked while the standby was out of reach",
 		server: map[string]string{"TELESCOPE_STATEMENT_TIMEOUT": "400ms", "TELESCOPE_LOCK_TIMEOUT": "200ms"},
@@ -105,6 +105,7 @@ lost and who asks again with the same key gets a new booking, if the slot is sti
 type failoverMode struct {
 	clusters harness.ClusterKinds
 	server   map[string]string
+	looks    bool // as in crowd
 	forgets  bool // an event may be seen, and mailed, that is lost with the primary
 
 	// ready waits, once the stream to the standby is broken, until it is time to
@@ -146,6 +147,7 @@ func chooseFailover(rng *rand.Rand, p harness.Params) (any, error) {
 // A crowd is clients that book in a closed loop, and who listens to them.
 type crowd struct {
 	env      harness.Env
+	looks    bool                   // who is in doubt looks the key's outcome up, too
 	answered chan harness.Operation // each 201, of whoever books; never full
 	clients  sync.WaitGroup
 
@@ -184,6 +186,9 @@ func (c *crowd) book(ctx context.Context, r harness.Request) harness.Operation {
 			return op
 		}
 		c.doubt(op)
+		if c.looks {
+			c.env.Do(ctx, lookup(r.Process, r.Caller, r.Header["Idempotency-Key"], "book"))
+		}
 		r.Kind = kindRetry
 		pause := time.NewTimer(clientPause)
 		select {
@@ -249,7 +254,7 @@ func driveFailover(ctx context.Context, env harness.Env, mode failoverMode) erro
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	people := &crowd{env: env}
+	people := &crowd{env: env, looks: mode.looks}
 	people.start(ctx, c.Slots, env.Params().Int(paramEach.Name))
 	m, err := failOver(ctx, env, people, c, mode)
 	if err != nil {

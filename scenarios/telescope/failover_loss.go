@@ -150,6 +150,8 @@ type loss struct {
 	missing []harness.Operation // of those, not on the promoted standby
 	present map[string]bool
 	onOld   map[string]bool // of the missing
+
+	vanished []harness.Operation // lookups that told of a booking which is not there
 }
 
 // lossOf recomputes the loss from answers and rows; "" for why it can't be.
@@ -183,6 +185,15 @@ func lossOf(rec harness.Record) (l loss, why string) {
 			l.missing = append(l.missing, op)
 		}
 	}
+	for _, op := range rec.History.OfKind(kindLookup) {
+		var found struct {
+			Status int     `json:"status"`
+			Body   booking `json:"body"`
+		}
+		if op.Status == 200 && op.Decode(&found) == nil && found.Status == 201 && !l.present[found.Body.BookingID] {
+			l.vanished = append(l.vanished, op)
+		}
+	}
 	return l, ""
 }
 
@@ -196,12 +207,15 @@ func noneLost() harness.Check {
 			return harness.Undecided(harness.ReasonEnvironment, "%s", why)
 		case len(l.told) == 0:
 			return harness.Undecided(harness.ReasonUndelivered, "no booking was acknowledged")
-		case len(l.missing) > 0:
+		case len(l.missing)+len(l.vanished) > 0:
 			var wrong []harness.Evidence
 			for _, op := range l.missing {
 				wrong = append(wrong, about(op, "not on the promoted standby"))
 			}
-			return harness.Violated(few(wrong), "%s: %d of %d are", doc, len(l.missing), len(l.told))
+			for _, op := range l.vanished {
+				wrong = append(wrong, about(op, "looked up, and not on the promoted standby"))
+			}
+			return harness.Violated(few(wrong), "%s: %d of %d are, and %d of the outcomes that were looked up", doc, len(l.missing), len(l.told), len(l.vanished))
 		}
 		return harness.Passed("%s: %d acknowledged, all of them there (%.0f before the kill)", doc, len(l.told), rec.Measured[measuredBeforeKill])
 	})

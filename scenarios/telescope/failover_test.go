@@ -40,6 +40,12 @@ func TestAcknowledgedBookingsSurvive(t *testing.T) {
 	wantStatus(t, noneLost(), failedOver(), harness.Pass, "4 acknowledged")
 	wantStatus(t, noneLost(), failedOver("b-3"), harness.Failed, "1 of 4")
 	wantStatus(t, noneLost(), emptyRecord(), harness.Unknown, "")
+
+	looked := failedOver()
+	op := bookedOp("op-9", kindLookup, "member-1", 1, "b-9")
+	op.Status, op.Output = 200, `{"status":201,"body":`+op.Output+`}`
+	looked.History.Operations = append(looked.History.Operations, op)
+	wantStatus(t, noneLost(), looked, harness.Failed, "looked up, and not on the promoted standby")
 }
 
 func TestLossIsCountedAndExplained(t *testing.T) {

@@ -133,13 +133,14 @@ func (s *Service) flagged(ctx context.Context) (httpapi.Answer, error) {
 
 // lookUp tells what an operation of the caller's was answered.
 func (s *Service) lookUp(ctx context.Context, scope idempotency.Scope) (httpapi.Answer, error) {
-	ctx, end := s.store.bounded(ctx)
-	defer end()
 	var stored idempotency.Stored
 	var known bool
-	err := s.store.withConn(ctx, func(conn *pgxpool.Conn) (err error) {
-		stored, known, err = s.store.keys.Look(ctx, conn, scope, s.cfg.Clock.Now())
-		return err
+	err := s.store.transact(ctx, func(ctx context.Context, tx pgx.Tx) (_ bool, err error) {
+		if stored, known, err = s.store.keys.Look(ctx, tx, scope, s.cfg.Clock.Now()); err != nil || !known {
+			return false, err
+		}
+		_, err = tx.Exec(ctx, sqlBarrier) // who is told of it must not lose it in a failover
+		return true, err
 	})
 	if err != nil {
 		return httpapi.Answer{}, err
