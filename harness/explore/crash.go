@@ -260,11 +260,14 @@ func (p Point) MarshalJSON() ([]byte, error) {
 	})
 }
 
+// labelMost is how much of a statement a label has.
+const labelMost = 60
+
 // oneLine makes white space single and cuts long text.
-func oneLine(text string, most int) string {
+func oneLine(text string) string {
 	line := []rune(strings.Join(strings.Fields(text), " "))
-	if len(line) > most {
-		return string(line[:most-1]) + "…"
+	if len(line) > labelMost {
+		return string(line[:labelMost-1]) + "…"
 	}
 	return string(line)
 }

@@ -155,13 +155,13 @@ func normal(sql string) string { return strings.Join(strings.Fields(sql), " ") }
 func label(at harness.Moment, sql string) string {
 	switch at {
 	case harness.BeforeCommit:
-		return "before COMMIT of " + oneLine(sql, 60)
+		return "before COMMIT of " + oneLine(sql)
 	case harness.AfterCommit:
-		return "after COMMIT of " + oneLine(sql, 60)
+		return "after COMMIT of " + oneLine(sql)
 	case harness.AfterStatement:
-		return "after " + oneLine(sql, 60)
+		return "after " + oneLine(sql)
 	default:
-		return "before " + oneLine(sql, 60)
+		return "before " + oneLine(sql)
 	}
 }
 

@@ -185,7 +185,7 @@ func (s *session) heal(ctx context.Context) {
 	if s.pgwire != nil {
 		s.pgwire.Heal()
 	}
-	s.db.endSessions()
+	s.db.endSessions() //nolint:contextcheck // they end also when ctx has ended
 	for _, r := range s.servers {
 		if err := r.resume(ctx); err != nil {
 			s.rec.troubled(harness.ReasonEnvironment, "heal: %s", err)

@@ -214,14 +214,18 @@ var badRows = []struct {
 		r.add(`update observing_slots set version = 6 where slot_id = 2; delete from active_reservations where slot_id = 2; update slot_schedule set state = 'free' where slot_id = 2`)
 	}), []string{"one_active_per_slot", "history_steps"}},
 	{"two rows of one slot", free + build(func(r *rowsSQL) { r.active(2, 20, "member-4", "") }), []string{"one_row_per_slot", "history_replays_to_reservation"}},
-	{"one booking under two slots", free + build(func(r *rowsSQL) { r.active(8, 3, "member-2", "") }),
-		[]string{"one_row_per_slot", "history_replays_to_reservation", "schedule_is_true", "two_a_month"}},
+	{
+		"one booking under two slots", free + build(func(r *rowsSQL) { r.active(8, 3, "member-2", "") }),
+		[]string{"one_row_per_slot", "history_replays_to_reservation", "schedule_is_true", "two_a_month"},
+	},
 	{"closed over a reservation, and nobody told", build(func(r *rowsSQL) {
 		r.closed(2, 5, "x")
 		r.add(`update observing_slots set state = 'closed', version = 5 where slot_id = 2; update slot_schedule set state = 'closed' where slot_id = 2`)
 	}), []string{"closed_means_flagged", "closure_flags_booking"}},
-	{"still flagged on an open slot", `update active_reservations set flagged_at = '2031-01-01', flag_state = 'open' where slot_id = 6`,
-		[]string{"closed_means_flagged", "history_replays_to_reservation"}},
+	{
+		"still flagged on an open slot", `update active_reservations set flagged_at = '2031-01-01', flag_state = 'open' where slot_id = 6`,
+		[]string{"closed_means_flagged", "history_replays_to_reservation"},
+	},
 	{"booked while closed", build(func(r *rowsSQL) {
 		r.book(7, 3, 20, "member-4", "x")
 		r.active(7, 20, "member-4", "open")
@@ -231,9 +235,11 @@ var badRows = []struct {
 		r.event(2, 5, "FLAGGED", 3, "member-2", "staff-1")
 		r.add(`update observing_slots set version = 5 where slot_id = 2; update active_reservations set flagged_at = '2031-01-01', flag_state = 'open' where slot_id = 2`)
 	}), []string{"closure_flags_booking", "closed_means_flagged"}},
-	{"another booking flagged", free + `update audit_history set booking_id = '` + uid(3) + `', member = 'member-2' where slot_id = 1 and seq = 4;
+	{
+		"another booking flagged", free + `update audit_history set booking_id = '` + uid(3) + `', member = 'member-2' where slot_id = 1 and seq = 4;
 update outbox set payload = payload || '{"booking_id": "` + uid(3) + `", "member": "member-2"}' where slot_id = 1 and seq = 4`,
-		[]string{"closure_flags_booking", "history_steps"}},
+		[]string{"closure_flags_booking", "history_steps"},
+	},
 	{"three in a month", build(func(r *rowsSQL) {
 		r.book(8, 2, 20, "member-1", "x")
 		r.active(8, 20, "member-1", "")
@@ -247,8 +253,10 @@ update outbox set payload = payload || '{"booking_id": "` + uid(3) + `", "member
 	}), []string{"two_a_month_ever"}},
 	{"the month of another time zone", `update active_reservations set month = '2031-04' where slot_id = 2`, []string{"month_of_slot"}},
 	{"no event", free + `delete from outbox where slot_id = 3 and seq = 3`, []string{"event_per_audit_row"}},
-	{"no history", free + `delete from audit_history where slot_id = 3 and seq = 3`,
-		[]string{"event_per_audit_row", "history_without_gaps", "history_replays_to_slot", "result_per_change"}},
+	{
+		"no history", free + `delete from audit_history where slot_id = 3 and seq = 3`,
+		[]string{"event_per_audit_row", "history_without_gaps", "history_replays_to_slot", "result_per_change"},
+	},
 	{"an event that tells of somebody else", free + `update outbox set payload = payload || '{"member": "member-8"}' where slot_id = 2 and seq = 4`, []string{"event_per_audit_row"}},
 	{"an event of another type", free + `update outbox set type = 'telescope.reopened' where slot_id = 3 and seq = 2`, []string{"event_per_audit_row"}},
 	{"a booking without its result", `delete from booking_operations where principal = 'member-2' and key = 'a'`, []string{"result_per_booking"}},
@@ -256,8 +264,10 @@ update outbox set payload = payload || '{"booking_id": "` + uid(3) + `", "member
 		r.result("member-4", "book", "x", 201, 8, 20, "op-x", bookedBody(8, 20, "member-4"))
 	}), []string{"result_per_booking"}},
 	{"a result of another member", free + `update booking_operations set principal = 'member-8' where principal = 'member-2' and key = 'a'`, []string{"result_per_booking"}},
-	{"a result that answers something else", free + `update booking_operations set body = convert_to('` + bookedBody(2, 9, "member-2") + `', 'UTF8') where principal = 'member-2' and key = 'a'`,
-		[]string{"result_per_booking"}},
+	{
+		"a result that answers something else", free + `update booking_operations set body = convert_to('` + bookedBody(2, 9, "member-2") + `', 'UTF8') where principal = 'member-2' and key = 'a'`,
+		[]string{"result_per_booking"},
+	},
 	{"one booking as the result of two keys", build(func(r *rowsSQL) {
 		r.result("member-2", "book", "x", 201, 2, 3, "op-x", bookedBody(2, 3, "member-2"))
 	}), []string{"booked_once_per_result"}},
@@ -268,10 +278,14 @@ update outbox set payload = payload || '{"booking_id": "` + uid(3) + `", "member
 		r.result("staff-2", "close", "x", 200, 8, 0, "op-x", `{"slot_id":8,"state":"closed"}`)
 	}), []string{"result_per_change"}},
 	{"booked by somebody else", free + `update audit_history set actor = 'member-8' where slot_id = 2 and seq = 4`, []string{"own_hands"}},
-	{"cancelled by somebody else", free + `update audit_history set actor = 'member-8' where slot_id = 2 and seq = 3; update booking_operations set principal = 'member-8' where type = 'cancel'`,
-		[]string{"own_hands"}},
-	{"closed by a member", free + `update audit_history set actor = 'member-8' where slot_id = 3 and seq = 2; update booking_operations set principal = 'member-8' where type = 'close' and key = 'b'`,
-		[]string{"own_hands"}},
+	{
+		"cancelled by somebody else", free + `update audit_history set actor = 'member-8' where slot_id = 2 and seq = 3; update booking_operations set principal = 'member-8' where type = 'cancel'`,
+		[]string{"own_hands"},
+	},
+	{
+		"closed by a member", free + `update audit_history set actor = 'member-8' where slot_id = 3 and seq = 2; update booking_operations set principal = 'member-8' where type = 'close' and key = 'b'`,
+		[]string{"own_hands"},
+	},
 	{"the schedule shows a taken slot as free", `update slot_schedule set state = 'free' where slot_id = 2`, []string{"schedule_is_true"}},
 	{"the schedule shows a closed slot as taken", `update slot_schedule set state = 'taken' where slot_id = 1`, []string{"schedule_is_true"}},
 	{"the schedule lacks a slot", `delete from slot_schedule where slot_id = 8`, []string{"schedule_is_true"}},

@@ -81,8 +81,10 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 	}
 	t := harness.Topology{
 		Design: "telescope", Replicas: replicas, Doubles: []harness.Double{email.Double()},
-		Server: map[string]string{"POOL_SIZE": strconv.Itoa(max(8, 24/replicas)), "TELESCOPE_PROJECTION_INTERVAL": "100ms",
-			"TELESCOPE_LOCK_TIMEOUT": "10s", "TELESCOPE_STATEMENT_TIMEOUT": "15s"},
+		Server: map[string]string{
+			"POOL_SIZE": strconv.Itoa(max(8, 24/replicas)), "TELESCOPE_PROJECTION_INTERVAL": "100ms",
+			"TELESCOPE_LOCK_TIMEOUT": "10s", "TELESCOPE_STATEMENT_TIMEOUT": "15s",
+		},
 	}
 	maps.Copy(t.Server, server)
 	return t
