@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // shellBlock is a block of commands in a document.
@@ -17,6 +18,9 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 // redLines are the commands of README that show a violation: they must end
 // with 1. All others must end with 0.
 var redLines = []string{"--set window=150ms", "--mutant"}
+
+// suitePatience bounds a line of README; the whole suite is among them.
+const suitePatience = 10 * time.Minute
 
 // Every command line of README is run. Targets of make are only resolved
 // (`make -n`): this test is itself run by one of them, and the commands behind
@@ -67,7 +71,7 @@ func readmeLine(t *testing.T, p *place, root, command string) {
 			want = 1
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), suitePatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", command)
 	cmd.Dir, cmd.Env = dir, p.env
