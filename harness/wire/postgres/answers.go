@@ -14,18 +14,41 @@ type destination struct {
 	aside    bool      // it is no part of the answer to a command of our own, and goes on later
 	notice   bool
 	dropped  bool
+	parked   bool // requests has the answer in its hands: this is for behind it
 }
 
 // answers passes on what Postgres sends, until the connection ends.
 func (s *session) answers() error {
 	for {
 		if err := s.passAnswer(); err != nil {
-			// What there is goes on, also half a message.
-			_ = s.server.rest(func(b []byte) error { return s.put(destination{}, b) })
-			s.flush()
+			s.giveUp()
 			return err
 		}
 	}
+}
+
+// giveUp passes on what there is when Postgres' side ends: half a message, or
+// what was to be held up to its end.
+func (s *session) giveUp() {
+	s.mu.Lock()
+	var held *answer
+	if len(s.queue) > 0 && s.queue[0].unit != nil {
+		held = s.queue[0].answer
+	}
+	s.mu.Unlock()
+	s.outMu.Lock()
+	var to destination
+	if s.detained.Load() {
+		if held != nil {
+			_ = s.put(to, held.bytes)
+		}
+		_ = s.put(to, s.parked)
+		s.parked = nil
+		to.dropped = held == nil // it is the answer to a command of our own
+	}
+	_ = s.server.rest(func(b []byte) error { return s.put(to, b) })
+	s.outMu.Unlock()
+	s.flush()
 }
 
 func (s *session) passAnswer() error {
@@ -44,6 +67,7 @@ func (s *session) passAnswer() error {
 		to = s.see(kind, body)
 	}
 	s.outMu.Lock()
+	to.parked = s.detained.Load()
 	if to.answer != nil && !to.aside {
 		to.answer.mark(kind, length)
 	}
@@ -63,14 +87,14 @@ func (s *session) passAnswer() error {
 // never taken apart by another.
 func (s *session) put(to destination, piece []byte) error {
 	switch {
-	case to.dropped:
+	case to.dropped || s.muted:
 	case to.aside && to.notice:
 		to.answer.notices = append(to.answer.notices, piece...)
 	case to.aside:
 		to.answer.aside = append(to.answer.aside, piece...)
 	case to.answer != nil:
 		return to.answer.add(piece)
-	case s.detained:
+	case to.parked:
 		if len(s.parked)+len(piece) > answerMost {
 			return errAnswerTooLong
 		}
@@ -162,6 +186,11 @@ func (s *session) note(kind byte, body []byte) (aside bool) {
 			s.backslash = value == "off"
 		}
 	case 'N', 'A', 'R', 'v':
+	case 'E':
+		if s.lost == "" && readError(body).fatal() {
+			s.lost = whyPostgres // whoever closes first after that
+		}
+		return false
 	default:
 		return false
 	}

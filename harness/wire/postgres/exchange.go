@@ -18,6 +18,7 @@ type exchange struct {
 
 	cursor  int  // items answered
 	failed  bool // an error ended it; what is left of the items is not looked at
+	fatal   bool // that ends the connection: nothing more comes
 	copying bool // it is a COPY FROM STDIN under way, or was
 
 	done chan struct{} // closed when it is answered; nil until somebody waits
@@ -159,7 +160,7 @@ func (e *exchange) completed(s *session, kind byte, body []byte) {
 
 // fails notes an error: with the statement that it belongs to.
 func (e *exchange) fails(err errorBody) {
-	e.failed = true
+	e.failed, e.fatal = true, err.fatal()
 	if e.answer != nil {
 		e.answer.failed, e.answer.err = true, err
 	}
@@ -191,7 +192,7 @@ func (u *unit) blame(execution int, err errorBody) {
 
 // answered reports whether nothing more is to come, where no ReadyForQuery tells.
 func (e *exchange) answered(skipping bool) bool {
-	return e.end == 'H' && (skipping || e.failed || e.cursor >= len(e.items))
+	return e.end == 'H' && !e.fatal && (skipping || e.failed || e.cursor >= len(e.items))
 }
 
 // parameterTypes reads a ParameterDescription, as far as it is there.

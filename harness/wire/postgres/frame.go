@@ -122,6 +122,9 @@ func queryFrame(sql string) []byte { return frame('Q', append([]byte(sql), 0)...
 // An errorBody is what we need of an ErrorResponse.
 type errorBody struct{ severity, code, message string }
 
+// fatal reports whether Postgres ends the connection with the error.
+func (e errorBody) fatal() bool { return e.severity == "FATAL" || e.severity == "PANIC" }
+
 // readError looks through the fields, as far as they are there.
 func readError(body []byte) errorBody {
 	var e errorBody

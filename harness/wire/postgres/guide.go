@@ -214,7 +214,7 @@ func (p *passage) answered(err error) error {
 			return err
 		}
 	}
-	return p.deliver(p.answer.bytes)
+	return p.deliver(p.answer.bytes, false)
 }
 
 // conclude records what the answer says.
@@ -230,18 +230,15 @@ func (p *passage) conclude(status byte) (committed bool) {
 }
 
 // detain keeps what Postgres sends from the server under test.
-func (p *passage) detain() {
-	p.outMu.Lock()
-	defer p.outMu.Unlock()
-	p.detained = true
-}
+func (p *passage) detain() { p.detained.Store(true) }
 
 // deliver hands over the answer, and what Postgres has sent meanwhile.
-func (p *passage) deliver(answer []byte) error {
+// last says that nothing may come behind it.
+func (p *passage) deliver(answer []byte, last bool) error {
 	p.wire.ledger.note(p.u.record, func(r *harness.Unit) { r.Delivered = p.wire.ledger.now() })
 	p.outMu.Lock()
 	defer p.outMu.Unlock()
-	p.detained = false
+	p.detained.Store(false)
 	_, err := p.out.Write(answer)
 	if err == nil {
 		_, err = p.out.Write(p.parked)
@@ -250,6 +247,7 @@ func (p *passage) deliver(answer []byte) error {
 		err = p.out.Flush()
 	}
 	p.parked = nil
+	p.muted = last
 	if err != nil {
 		p.wire.ledger.undelivered(p.u.record, whyClient)
 		return &lostError{whyClient}

@@ -108,7 +108,9 @@ func TestServerThatLeavesWhileItsUnitIsHeld(t *testing.T) {
 			must(t, conn.PgConn().Conn().Close())
 			x.gone()
 			x.until("the unit to be let go", func(units []harness.Unit) bool {
-				return slices.ContainsFunc(units, func(u harness.Unit) bool { return u.Fault != "" && u.Err == "the server under test closed the connection" })
+				return slices.ContainsFunc(units, func(u harness.Unit) bool {
+					return u.Fault != "" && u.Err == "the server under test closed the connection"
+				})
 			})
 			if n, want := x.bookings(), map[bool]int{true: s.n}[m.committed]; n != want {
 				t.Errorf("%s, %s: %d bookings, want %d", s.name, m.at, n, want)
@@ -136,7 +138,7 @@ func TestServerThatLeavesWhilePostgresWorks(t *testing.T) {
 		f.SendQuery(&pgproto3.Query{String: "insert into payments (note) values ('x')"})
 		must(t, f.Flush())
 		must(t, clock.Await(t.Context(), "it to wait for the lock", patience, time.Millisecond, func(context.Context) (bool, string, error) {
-			return x.count("select count(*) from pg_locks where not granted") > 0, "", nil
+			return x.count("select count(*) from pg_locks where not granted and relation = 'payments'::regclass") > 0, "", nil
 		}))
 		must(t, f.conn.Close())
 		done := make(chan error, 1)
@@ -196,7 +198,7 @@ func TestAwaitGoneAfterManyDrops(t *testing.T) {
 	}
 	all.Wait()
 	x.gone()
-	if n := x.count("select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and application_name <> 'overbook'"); n != 0 {
+	if n := x.count("select count(*) from pg_stat_activity where application_name = current_setting('application_name') and pid <> pg_backend_pid()"); n != 0 {
 		t.Errorf("%d backends are left", n)
 	}
 	if n := x.bookings(); n != 0 {
@@ -215,12 +217,11 @@ func TestRetarget(t *testing.T) {
 	old := x.dial(pgx.QueryExecModeExec)
 	exec(t, old, "begin")
 	exec(t, old, insert, 1, "m1")
-	other := database(t)
-	must(t, x.Retarget(other))
+	must(t, x.Retarget(database(t)))
 	if _, err := old.Exec(limit(t), "commit"); err == nil {
 		t.Error("a connection to the old database works")
 	}
-	exec(t, x.dial(pgx.QueryExecModeExec), "create table here (a int)") // the database is in the URL, so it is still the old one by name
+	exec(t, x.dial(pgx.QueryExecModeExec), "select 1") // the database's name is in the URL that the server has: of the new cluster it is
 	if u := x.unit("commit|insert"); u.Err == "" && u.Delivered == 0 {
 		t.Errorf("unit %+v", u)
 	}
@@ -272,7 +273,9 @@ func TestHundredSessions(t *testing.T) {
 	var all sync.WaitGroup
 	conns := make([]*pgx.Conn, 100)
 	for i := range conns {
-		all.Go(func() { conns[i] = x.dial([]pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec}[i%3]) })
+		all.Go(func() {
+			conns[i] = x.dial([]pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec}[i%3])
+		})
 	}
 	all.Wait()
 	failed := make(chan error, 1000)
@@ -304,4 +307,40 @@ func TestHundredSessions(t *testing.T) {
 		t.Errorf("%d failed, %d payments", n, got)
 	}
 	checkRecord(t, x)
+}
+
+// When Postgres ends a connection, the server hears Postgres' last word, also
+// where its unit is held.
+func TestPostgresThatEndsTheConnection(t *testing.T) {
+	for _, fault := range []string{"", "hold at before-statement(sleep)", "delay 1ms at after-statement(sleep)", "delay 1ms at after-commit(sleep)"} {
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+			x := startWorld(t)
+			if fault != "" {
+				x.inject(fault)
+			}
+			conn := x.dial(mode)
+			pid := conn.PgConn().PID()
+			done := make(chan error, 1)
+			go func() {
+				_, err := conn.Exec(limit(t), "select pg_sleep($1::int)", 30)
+				done <- err
+			}()
+			must(t, clock.Await(t.Context(), "the statement to be there", patience, time.Millisecond, func(context.Context) (bool, string, error) {
+				u := x.Units()
+				held := len(u) > 0 && u[len(u)-1].Fault != ""
+				return held || x.count("select count(*) from pg_stat_activity where pid = $1 and wait_event = 'PgSleep'", pid) == 1, show(u), nil
+			}))
+			if n := x.count("select count(*) from (select pg_terminate_backend($1)) x", pid); n != 1 {
+				t.Fatal(n)
+			}
+			if err := <-done; code(err) != "57P01" {
+				t.Errorf("%q: the server got %v", fault, err)
+			}
+			x.until("the end to be recorded", func(u []harness.Unit) bool { return u[len(u)-1].Err != "" })
+			if u := x.unit("sleep"); u.Err != "Postgres closed the connection" || u.Delivered != 0 || u.Committed {
+				t.Errorf("%q: unit %+v", fault, u)
+			}
+			must(t, x.AwaitGone(limit(t)))
+		}
+	}
 }

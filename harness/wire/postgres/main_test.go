@@ -3,6 +3,7 @@ package pgwire_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -23,8 +24,9 @@ import (
 const patience = 20 * time.Second // for what must happen, on a busy machine
 
 var (
-	postgres  *provision.Postgres
-	databases atomic.Int64
+	postgres *provision.Postgres
+	shared   string // URL of a database in which each world has a schema of its own
+	made     atomic.Int64
 )
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -43,6 +45,12 @@ func run(m *testing.M) int {
 		}
 	}()
 	postgres = env.Postgres
+	db, err := postgres.Clone(context.Background(), "", "wire_shared")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	shared = db.URL
 	return m.Run()
 }
 
@@ -53,7 +61,7 @@ create table bookings (slot int primary key references slots, member text not nu
 create table lazy (id int primary key, slot int references slots deferrable initially deferred);
 create table payments (id int generated always as identity primary key, note text)`
 
-// A world is a database of its own with a wire in front of it.
+// A world is a schema of its own with a wire in front of it.
 type world struct {
 	t      *testing.T
 	direct string // URL around the wire
@@ -70,7 +78,7 @@ type world struct {
 
 func startWorld(t *testing.T, change ...func(*pgwire.Config)) *world {
 	t.Helper()
-	x := &world{t: t, clock: clock.New(), direct: database(t)}
+	x := &world{t: t, clock: clock.New(), direct: home(t)}
 	c := pgwire.Config{
 		Clock: x.clock, Target: x.direct, Servers: []string{"sut-1", "sut-2"},
 		Kill: func(_ context.Context, server string) error {
@@ -114,7 +122,26 @@ func startWorld(t *testing.T, change ...func(*pgwire.Config)) *world {
 	return x
 }
 
-// database makes a database with the schema and gives its URL.
+// home makes a schema with the tables, and gives a URL that leads there.
+func home(t testing.TB) string {
+	t.Helper()
+	name := fmt.Sprintf("world_%d", made.Add(1))
+	ctx := limit(t)
+	conn, err := pgx.Connect(ctx, shared)
+	must(t, err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, fmt.Sprintf("create schema %s; set search_path to %s; %s", name, name, schema))
+	must(t, err)
+	u, err := url.Parse(shared)
+	must(t, err)
+	query := u.Query()
+	query.Set("search_path", name)
+	query.Set("application_name", name)
+	u.RawQuery = query.Encode()
+	return u.String()
+}
+
+// database makes a database with the tables, and gives its URL.
 func database(t testing.TB) string {
 	t.Helper()
 	ctx := context.Background()
@@ -130,7 +157,7 @@ func database(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := postgres.Clone(ctx, "wire", fmt.Sprintf("wire_%d", databases.Add(1)))
+	db, err := postgres.Clone(ctx, "wire", fmt.Sprintf("wire_%d", made.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}

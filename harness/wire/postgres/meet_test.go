@@ -97,7 +97,7 @@ func TestMeetingAtEveryMoment(t *testing.T) {
 
 func TestMeetingThatTooFewComeTo(t *testing.T) {
 	x := startWorld(t)
-	wait, cancel := x.Meet(harness.Meeting{At: harness.BeforeCommit, Sessions: 3, Within: 30 * time.Millisecond})
+	wait, cancel := x.Meet(harness.Meeting{At: harness.BeforeCommit, Sessions: 3, Within: 400 * time.Millisecond})
 	defer cancel()
 	ctx, stop := context.WithTimeout(context.Background(), time.Millisecond)
 	defer stop()

@@ -174,7 +174,9 @@ func raw(t *testing.T, url string) *rawConn {
 	t.Cleanup(func() { conn.Close() })
 	must(t, conn.SetDeadline(clock.Wall().Add(patience)))
 	r := &rawConn{pgproto3.NewFrontend(conn, conn), conn}
-	r.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: map[string]string{"user": config.User, "database": config.Database}})
+	parameters := config.RuntimeParams
+	parameters["user"], parameters["database"] = config.User, config.Database
+	r.Send(&pgproto3.StartupMessage{ProtocolVersion: pgproto3.ProtocolVersion30, Parameters: parameters})
 	must(t, r.Flush())
 	r.until(t, 'Z')
 	return r
@@ -413,7 +415,7 @@ func TestCancelByContext(t *testing.T) {
 	}()
 	x.until("the statement to be with Postgres", func(u []harness.Unit) bool { return len(u) > 0 && u[len(u)-1].Forwarded != 0 })
 	must(t, clock.Await(t.Context(), "it to sleep", patience, time.Millisecond, func(context.Context) (bool, string, error) {
-		return x.count("select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()") == 1, "", nil
+		return x.count("select count(*) from pg_stat_activity where wait_event = 'PgSleep' and application_name = current_setting('application_name')") == 1, "", nil
 	}))
 	must(t, conn.PgConn().CancelRequest(limit(t)))
 	if err := <-done; code(err) != "57014" {

@@ -8,8 +8,8 @@ import (
 	"github.com/overbook/overbook/harness"
 )
 
-// fatal are the states after which Postgres closes the connection.
-var fatal = []string{"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "53300"}
+// fatalStates are those after which Postgres closes the connection.
+var fatalStates = []string{"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "53300"}
 
 // errorMessages are Postgres' own words.
 var errorMessages = map[string]string{
@@ -31,7 +31,7 @@ func injected(code string) errorBody {
 		message = "error " + code + " put in by Overbook"
 	}
 	e := errorBody{severity: "ERROR", code: code, message: message}
-	if slices.Contains(fatal, code) {
+	if slices.Contains(fatalStates, code) {
 		e.severity = "FATAL"
 	}
 	return e
@@ -63,7 +63,7 @@ func raising(e errorBody) string {
 // Those before it are executed, those behind it are not.
 func (p *passage) failStatement(v verdict) error {
 	e := injected(v.code)
-	if e.severity == "FATAL" {
+	if e.fatal() {
 		return p.failFatally(e, v.statement)
 	}
 	if p.u.end == 'Q' && len(p.u.items) == 0 {
@@ -138,7 +138,7 @@ func (p *passage) failWith(e errorBody, statement int, instead string) error {
 func (p *passage) failWhole(v verdict) error {
 	e := injected(v.code)
 	switch {
-	case e.severity == "FATAL":
+	case e.fatal():
 		return p.failFatally(e, p.cut.statements)
 	case p.cut.statements == 0 && p.u.end == 'Q':
 		return p.failWith(e, 0, "ROLLBACK")
@@ -152,7 +152,7 @@ func (p *passage) failWhole(v verdict) error {
 func (p *passage) failCommit(v verdict) error {
 	e := injected(v.code)
 	at := min(p.cut.statements, len(p.u.executions)-1)
-	if e.severity == "FATAL" {
+	if e.fatal() {
 		return p.failFatally(e, at)
 	}
 	switch {
@@ -191,7 +191,7 @@ func (p *passage) failFatally(e errorBody, statement int) error {
 	p.wire.ledger.note(p.u.record, func(r *harness.Unit) { r.Statements = statements })
 	why := "FATAL " + e.code + " put in by Overbook"
 	p.wire.ledger.ended(p.u.record, why)
-	_ = p.deliver(e.frame()) // whether or not it arrives, the connection ends
+	_ = p.deliver(e.frame(), true) // whether or not it arrives, the connection ends
 	p.endFatally(why)
 	return &lostError{why}
 }

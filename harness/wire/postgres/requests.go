@@ -68,9 +68,9 @@ func (s *session) passRequest() error {
 			s.copied()
 		}
 		return s.passRaw(kind, length)
-	case 'p':
 	default:
-		if kind != 'X' {
+		if kind != 'X' && kind != 'p' && !s.strange {
+			s.strange = true
 			s.wire.ledger.trouble(fmt.Errorf("session %d of %s: there is no message of type %q", s.id, s.name, kind))
 		}
 		// It means something only behind what was sent before it.
@@ -205,12 +205,15 @@ func (s *session) drain() error {
 	return s.await(last.done)
 }
 
-// reason is why the session ended, in words.
+// reason is why a unit was not let through, in words.
 func (s *session) reason(err error) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost != "" {
 		return s.lost
 	}
-	return err.Error()
+	if lost, ok := errors.AsType[*lostError](err); ok {
+		return lost.why
+	}
+	return whyClient
 }

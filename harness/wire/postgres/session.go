@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -33,12 +34,14 @@ type session struct {
 	// Of requests alone.
 	gathering *unit         // what has been read of the next unit
 	in        *bufio.Writer // to Postgres
+	strange   bool          // there was a message that could not be read, and Err says so
 	skip      bool          // an error of ours stands in for Postgres': what comes up to the next Sync is not forwarded
 
 	outMu    sync.Mutex    // held for whole messages
 	out      *bufio.Writer // to the server
-	detained bool          // requests has the answer in its hands; what Postgres sends of itself is parked
+	detained atomic.Bool   // requests has the answer in its hands; what Postgres sends of itself is parked
 	parked   []byte
+	muted    bool // the last word is said
 
 	mu          sync.Mutex
 	pid         int
@@ -106,14 +109,16 @@ func (s *session) serve() {
 // leave ends the server's side in good order: Postgres may still be busy, and
 // answers hears what becomes of it.
 func (s *session) leave(err error) {
-	if _, ok := errors.AsType[*lostError](err); !ok {
-		s.lose(whyClient)
-	}
-	s.wire.gone.ended(s)
 	if broken, ok := errors.AsType[*brokenError](err); ok {
 		s.refuse(broken)
 		return
 	}
+	why := whyClient
+	if lost, ok := errors.AsType[*lostError](err); ok {
+		why = lost.why
+	}
+	s.blame(why)
+	s.wire.gone.ended(s)
 	if half, ok := s.serverConn.(interface{ CloseWrite() error }); ok {
 		_ = half.CloseWrite()
 	}
@@ -135,14 +140,21 @@ func (s *session) end(err error) {
 	s.wire.gone.gone(s, err)
 }
 
-// lose notes the first reason for the session's end and lets go what waits.
-func (s *session) lose(why string) {
+// blame notes why the session ends; the first reason counts.
+func (s *session) blame(why string) (first bool) {
 	s.mu.Lock()
-	if s.lost == "" {
+	defer s.mu.Unlock()
+	if first = s.lost == ""; first {
 		s.lost = why
 	}
-	s.mu.Unlock()
+	return first
+}
+
+// lose ends the session for all who wait in it.
+func (s *session) lose(why string) (first bool) {
+	first = s.blame(why)
 	s.cancel(&lostError{why})
+	return first
 }
 
 // sever closes both connections at once, with a reset, so that nothing that
@@ -165,11 +177,13 @@ func (s *session) sever(why string) {
 // server under test, as Postgres would have.
 func (s *session) refuse(broken *brokenError) {
 	s.wire.ledger.trouble(fmt.Errorf("session %d of %s: %w", s.id, s.name, broken))
-	s.outMu.Lock()
-	_, _ = s.out.Write(errorFrame("FATAL", "08P01", "Overbook's Postgres wire can't go on: "+broken.why))
-	_ = s.out.Flush()
-	s.outMu.Unlock()
-	s.lose(broken.why)
+	// No word where it is in the middle of a message, which may never end.
+	if s.lose(broken.why) && s.outMu.TryLock() {
+		_, _ = s.out.Write(errorFrame("FATAL", "08P01", "Overbook's Postgres wire can't go on: "+broken.why))
+		_ = s.out.Flush()
+		s.muted = true
+		s.outMu.Unlock()
+	}
 	s.wire.gone.ended(s)
 	_ = s.clientConn.Close()
 	_ = s.serverConn.Close()

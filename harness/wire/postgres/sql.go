@@ -129,7 +129,7 @@ func pieces(text string, backslash bool) []*statement {
 		case tokenOpen:
 			brackets++
 		case tokenClose:
-			brackets--
+			brackets = max(0, brackets-1)
 		case tokenWord:
 			body.word(word)
 		case tokenSemicolon:

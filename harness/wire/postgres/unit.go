@@ -72,7 +72,8 @@ func (s *session) collect(kind byte, length int) error {
 	if err != nil {
 		return err
 	}
-	if err := s.understand(kind, u, from); err != nil {
+	if err := s.understand(kind, u, from); err != nil && !s.strange {
+		s.strange = true
 		s.wire.ledger.trouble(fmt.Errorf("session %d of %s: a message of type %q can't be read: %w", s.id, s.name, kind, err))
 	}
 	return nil
