@@ -2,9 +2,11 @@ package reports
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -116,11 +118,21 @@ func rowColumns(rows []harness.Row) []string {
 	return slices.DeleteFunc(columns, func(name string) bool { return name == opsColumn })
 }
 
+// cellText is a stored value as its query gave it: an id stays a whole number,
+// although JSON knows only floats, and a document stays JSON.
 func cellText(v any) string {
-	if v == nil {
+	text := fmt.Sprint(v)
+	switch v := v.(type) {
+	case nil:
 		return "null"
+	case float64:
+		text = strconv.FormatFloat(v, 'f', -1, 64)
+	case map[string]any, []any:
+		if doc, err := json.Marshal(v); err == nil {
+			text = string(doc)
+		}
 	}
-	return shortened(printable(fmt.Sprint(v)), 200)
+	return shortened(printable(text), 200)
 }
 
 // operationTable is the operations that the evidence names, or nil.

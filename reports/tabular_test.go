@@ -52,6 +52,26 @@ func TestTabular(t *testing.T) {
 	}
 }
 
+func TestCellText(t *testing.T) {
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{nil, "null"},
+		{"A-001", "A-001"},
+		{float64(6139023), "6139023"},
+		{float64(8659010), "8659010"},
+		{2.5, "2.5"},
+		{int64(6139023), "6139023"},
+		{map[string]any{"slot_id": float64(6139023), "state": "active"}, `{"slot_id":6139023,"state":"active"}`},
+		{[]any{"op-1", float64(2)}, `["op-1",2]`},
+	} {
+		if got := cellText(c.value); got != c.want {
+			t.Errorf("%v is shown as %q, want %q", c.value, got, c.want)
+		}
+	}
+}
+
 func TestFigures(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{span(84 * time.Microsecond), "84 us"},
