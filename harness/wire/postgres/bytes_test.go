@@ -32,13 +32,13 @@ type tapped struct {
 }
 
 // startTap listens in front of the database at a URL.
-func startTap(t testing.TB, to string) *tap {
-	t.Helper()
+func startTap(tb testing.TB, to string) *tap {
+	tb.Helper()
 	u, err := url.Parse(to)
-	must(t, err)
+	must(tb, err)
 	address := u.Host
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	must(t, err)
+	must(tb, err)
 	u.Host = l.Addr().String()
 	x := &tap{url: u.String()}
 	var all sync.WaitGroup
@@ -51,7 +51,7 @@ func startTap(t testing.TB, to string) *tap {
 			all.Go(func() { x.serve(conn, address) })
 		}
 	})
-	t.Cleanup(func() { l.Close(); all.Wait() })
+	tb.Cleanup(func() { l.Close(); all.Wait() })
 	return x
 }
 
@@ -91,15 +91,15 @@ func (k keeper) Write(p []byte) (int, error) {
 func (x *tap) keep(b *bytes.Buffer) io.Writer { return keeper{x, b} }
 
 // bytes gives what went over the first connection, when it has ended.
-func (x *tap) bytes(t testing.TB) (asked, answered []byte) {
-	t.Helper()
+func (x *tap) bytes(tb testing.TB) (asked, answered []byte) {
+	tb.Helper()
 	x.mu.Lock()
 	c := x.tapped[0]
 	x.mu.Unlock()
 	select {
 	case <-c.done:
-	case <-limit(t).Done():
-		t.Fatal("the connection does not end")
+	case <-limit(tb).Done():
+		tb.Fatal("the connection does not end")
 	}
 	return c.asked.Bytes(), c.answered.Bytes()
 }
@@ -124,6 +124,8 @@ var workload = []string{
 var queries = []string{
 	"select 1; select 2", "insert into slots (id) values (101); insert into slots (id) values (102); select count(*) from slots",
 	"insert into slots (id) values (103); select 1/0; select 1", "begin; insert into slots (id) values (104); commit", "begin; insert into slots (id) values (105); select 1/0; commit",
+	"begin; insert into slots (id) values (112); commit; select 1/0; select 2", "begin; insert into slots (id) values (113); commit; select nothing",
+	"begin; insert into slots (id) values (114); commit; selec 2", "begin; insert into slots (id) values (115); commit nonsense", "begin; insert into slots (id) values (116); commit work", "rollback",
 	"rollback", "begin; insert into slots (id) values (106); rollback; insert into slots (id) values (107)",
 	"insert into slots (id) values (108); commit; select 1/0", "insert into slots (id) values (109); begin; insert into slots (id) values (110); commit; insert into slots (id) values (111)",
 	"select 'a;b', $$;$$ ; /* ; */ select 2 -- ; \n; ;", "select 1;;",
@@ -189,6 +191,7 @@ func tolerate(t *testing.T, what string, do func() error) {
 }
 
 func TestBytesArePassedOnAsTheyAre(t *testing.T) {
+	t.Parallel()
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,6 +216,7 @@ func TestBytesArePassedOnAsTheyAre(t *testing.T) {
 
 // What is taken apart must look to the server as if it had not been.
 func TestAnswersOfSplitUnitsAreTheSame(t *testing.T) {
+	t.Parallel()
 	for name, mode := range modes {
 		if name == "cache_describe" || name == "describe_exec" {
 			continue // as exec, with a unit before it

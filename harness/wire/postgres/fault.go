@@ -120,12 +120,12 @@ func (f *fault) strike(ctx context.Context, e encounter, statement int) verdict 
 	}
 	switch f.Action {
 	case harness.ActionKill:
-		s.Err = f.run(f.wire.config.Kill, e.session.name)
+		s.Err = f.run(f.wire.config.Kill, e.session.name) //nolint:contextcheck // ctx ends with the connection, which this ends
 		l.ended(e.unit.record, f.String())
 		e.session.sever(f.String())
 		f.wire.abandon(e.session.name)
 	case harness.ActionStop:
-		s.Err = f.run(f.wire.config.Stop, e.session.name)
+		s.Err = f.run(f.wire.config.Stop, e.session.name) //nolint:contextcheck // as above
 	case harness.ActionDrop:
 		l.ended(e.unit.record, f.String())
 		e.session.sever(f.String())

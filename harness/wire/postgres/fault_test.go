@@ -80,7 +80,7 @@ var shapes = []shape{
 	{"batch with commit", pgx.QueryExecModeExec, batchWithCommit, 2},
 	{
 		"query with commit", pgx.QueryExecModeExec,
-		simple("begin; insert into bookings (slot, member) values (1, 'm1');\ninsert into bookings (slot, member) values (2, 'm1') ;commit;"), 2,
+		simple("begin; insert into bookings (slot, member) values (1, 'm1');\ninsert into bookings (slot, member) values (2, 'm1') ;commit ; "), 2,
 	},
 	{
 		"query of two", pgx.QueryExecModeExec,
@@ -114,6 +114,7 @@ func eachShape(t *testing.T, shapes []shape, run func(t *testing.T, x *world, s 
 }
 
 func TestDropAtEveryMoment(t *testing.T) {
+	t.Parallel()
 	eachShape(t, shapes, func(t *testing.T, x *world, s shape, at string, _, committed bool) {
 		conn := x.dial(s.mode)
 		in := x.inject("drop at " + at)
@@ -144,6 +145,7 @@ func TestDropAtEveryMoment(t *testing.T) {
 }
 
 func TestHoldAtEveryMoment(t *testing.T) {
+	t.Parallel()
 	eachShape(t, shapes, func(t *testing.T, x *world, s shape, at string, executed, committed bool) {
 		conn, other := x.dial(s.mode), connect(t, x.direct, pgx.QueryExecModeExec)
 		in := x.inject("hold at " + at)
@@ -190,6 +192,7 @@ func TestHoldAtEveryMoment(t *testing.T) {
 }
 
 func TestErrorAtEveryMomentBefore(t *testing.T) {
+	t.Parallel()
 	eachShape(t, shapes, func(t *testing.T, x *world, s shape, at string, _, _ bool) {
 		if !strings.HasPrefix(at, "before") {
 			t.Skip("an error can't be given there")
@@ -226,6 +229,7 @@ func TestErrorAtEveryMomentBefore(t *testing.T) {
 }
 
 func TestFatalErrors(t *testing.T) {
+	t.Parallel()
 	for i, s := range shapes {
 		for _, code57 := range []string{[]string{"57P01", "53300"}[i%2]} {
 			for _, at := range []string{"before-statement(insert)", "before-commit(insert)"} {
@@ -253,6 +257,7 @@ func TestFatalErrors(t *testing.T) {
 }
 
 func TestKillRunsToItsEndFirst(t *testing.T) {
+	t.Parallel()
 	eachShape(t, []shape{shapes[2], shapes[3], shapes[4], shapes[9], shapes[10]}, func(t *testing.T, x *world, s shape, at string, _, committed bool) {
 		conn := x.dial(s.mode)
 		bystander := x.dial(pgx.QueryExecModeExec)

@@ -90,9 +90,20 @@ func (r *register) gone(s *session, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.keys, b.key)
 	if !errors.Is(err, net.ErrClosed) {
 		delete(r.left, b)
+	}
+}
+
+// forget drops what a session that is over can't be asked for any more.
+func (r *register) forget(s *session) {
+	s.mu.Lock()
+	b := s.backend
+	s.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b != nil && r.keys[b.key] == b {
+		delete(r.keys, b.key)
 	}
 }
 
@@ -143,7 +154,7 @@ func (w *Wire) AwaitGone(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("wait for backends to be gone: %w", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var theirs time.Time
 	ours := clock.Wall()
 	if err := conn.QueryRow(ctx, `select clock_timestamp()`).Scan(&theirs); err != nil {

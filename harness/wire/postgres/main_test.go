@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,17 +124,17 @@ func startWorld(t *testing.T, change ...func(*pgwire.Config)) *world {
 }
 
 // home makes a schema with the tables, and gives a URL that leads there.
-func home(t testing.TB) string {
-	t.Helper()
+func home(tb testing.TB) string {
+	tb.Helper()
 	name := fmt.Sprintf("world_%d", made.Add(1))
-	ctx := limit(t)
+	ctx := limit(tb)
 	conn, err := pgx.Connect(ctx, shared)
-	must(t, err)
+	must(tb, err)
 	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, fmt.Sprintf("create schema %s; set search_path to %s; %s", name, name, schema))
-	must(t, err)
+	must(tb, err)
 	u, err := url.Parse(shared)
-	must(t, err)
+	must(tb, err)
 	query := u.Query()
 	query.Set("search_path", name)
 	query.Set("application_name", name)
@@ -142,8 +143,8 @@ func home(t testing.TB) string {
 }
 
 // database makes a database with the tables, and gives its URL.
-func database(t testing.TB) string {
-	t.Helper()
+func database(tb testing.TB) string {
+	tb.Helper()
 	ctx := context.Background()
 	err := postgres.Template(ctx, "wire", func(ctx context.Context, url string) error {
 		conn, err := pgx.Connect(ctx, url)
@@ -155,11 +156,11 @@ func database(t testing.TB) string {
 		return err
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	db, err := postgres.Clone(ctx, "wire", fmt.Sprintf("wire_%d", made.Add(1)))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return db.URL
 }
@@ -179,20 +180,20 @@ func (x *world) dial(mode pgx.QueryExecMode) *pgx.Conn {
 	return connect(x.t, x.URL("sut-1"), mode)
 }
 
-func connect(t testing.TB, url string, mode pgx.QueryExecMode) *pgx.Conn {
-	t.Helper()
+func connect(tb testing.TB, url string, mode pgx.QueryExecMode) *pgx.Conn {
+	tb.Helper()
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	config.DefaultQueryExecMode = mode
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = conn.Close(ctx)
@@ -201,24 +202,25 @@ func connect(t testing.TB, url string, mode pgx.QueryExecMode) *pgx.Conn {
 }
 
 // limit is a context for what must come to an end.
-func limit(t testing.TB) context.Context {
+func limit(tb testing.TB) context.Context {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
+	tb.Cleanup(cancel)
 	return ctx
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
+func must(tb testing.TB, err error) {
+	tb.Helper()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 
 // exec runs a statement that must succeed.
-func exec(t testing.TB, conn *pgx.Conn, sql string, args ...any) {
-	t.Helper()
-	if _, err := conn.Exec(limit(t), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
+func exec(tb testing.TB, conn *pgx.Conn, sql string, args ...any) {
+	tb.Helper()
+	if _, err := conn.Exec(limit(tb), sql, args...); err != nil {
+		tb.Fatalf("%s: %v", sql, err)
 	}
 }
 
@@ -247,10 +249,10 @@ func (x *world) unit(pattern string) harness.Unit {
 	x.t.Helper()
 	re := regexp.MustCompile("(?i)" + pattern)
 	units := x.Units()
-	for i := len(units) - 1; i >= 0; i-- {
-		for _, s := range units[i].Statements {
+	for _, u := range slices.Backward(units) {
+		for _, s := range u.Statements {
 			if re.MatchString(s.SQL) {
-				return units[i]
+				return u
 			}
 		}
 	}

@@ -65,6 +65,7 @@ func TestMeetingMakesTheRace(t *testing.T) {
 }
 
 func TestMeetingAtEveryMoment(t *testing.T) {
+	t.Parallel()
 	for _, m := range []harness.Moment{harness.BeforeStatement, harness.AfterStatement, harness.BeforeCommit, harness.AfterCommit} {
 		for _, s := range shapes[:7] {
 			t.Run(string(m)+"/"+s.name, func(t *testing.T) {

@@ -343,7 +343,7 @@ func TestNamesOfPreparedStatements(t *testing.T) {
 }
 
 func TestPipelines(t *testing.T) {
-	for _, fault := range []string{"", "delay 1ms at after-commit", "hold at before-statement(nothing such)"} {
+	for fault, want := range map[string]int{"": 297, "delay 1ms at after-commit": 297, "hold at before-statement(nothing such)": 297, "error 40001 at before-statement(insert, 7)": 296, "error 40001 at before-commit(insert, 70)": 296} {
 		x := startWorld(t)
 		conn := x.dial(pgx.QueryExecModeExec)
 		if fault != "" {
@@ -358,8 +358,8 @@ func TestPipelines(t *testing.T) {
 			must(t, p.Sync())
 		}
 		_ = p.Close() // it gives the first error, which is meant
-		if n := x.count("select count(*) from payments"); n != 297 {
-			t.Errorf("%d payments, want 297", n)
+		if n := x.count("select count(*) from payments"); n != want {
+			t.Errorf("%s: %d payments, want %d", fault, n, want)
 		}
 		checkRecord(t, x)
 		committed, last := 0, time.Duration(0)
@@ -372,8 +372,8 @@ func TestPipelines(t *testing.T) {
 			}
 			last = u.Answered
 		}
-		if committed != 297 {
-			t.Errorf("%d committed", committed)
+		if committed != want {
+			t.Errorf("%s: %d committed, want %d", fault, committed, want)
 		}
 	}
 }
@@ -540,5 +540,116 @@ func TestParametersInTheRecord(t *testing.T) {
 	exec(t, conn, "select '"+long+"'")
 	if s := x.unit("é").Statements[0].SQL; len(s) > 4096 || len(s) < 4090 || strings.Contains(s, "\uFFFD") {
 		t.Errorf("%d bytes of SQL", len(s))
+	}
+}
+
+// An error that is put in where no Sync has come yet: what follows is skipped
+// up to it, as Postgres does.
+func TestErrorInFlushUnits(t *testing.T) {
+	for _, c := range []struct {
+		fault string
+		begin bool
+		sql   string
+		want  string // answers, up to the error and up to the Sync
+		state byte
+	}{
+		{"error 40001 at before-statement(payments)", false, "insert into payments (note) values ('x')", "12E Z", 'I'},
+		{"error 40001 at before-statement(payments)", true, "insert into payments (note) values ('x')", "12E Z", 'E'},
+		{"error 40001 at before-commit(payments)", true, "commit", "12E Z", 'I'},
+	} {
+		x := startWorld(t)
+		f := raw(t, x.URL("sut-1"))
+		say := func(until byte, messages ...pgproto3.FrontendMessage) string {
+			t.Helper()
+			for _, m := range messages {
+				f.Send(m)
+			}
+			must(t, f.Flush())
+			return f.until(t, until)
+		}
+		if c.begin {
+			say('Z', &pgproto3.Query{String: "begin"})
+		}
+		if c.sql == "commit" {
+			say('Z', &pgproto3.Query{String: "insert into payments (note) values ('x')"})
+		}
+		in := x.inject(c.fault)
+		got := say('E', &pgproto3.Parse{Query: c.sql}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Flush{})
+		got += " " + say('Z', &pgproto3.Parse{Query: "select 'skipped'"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Flush{}, &pgproto3.Sync{})
+		if got != c.want || len(in.Strikes()) != 1 {
+			t.Errorf("%s: answers %q, want %q", c.fault, got, c.want)
+		}
+		in.Heal()
+		if u := x.Units(); u[len(u)-1].After != string(c.state) || u[len(u)-1].Err != "" {
+			t.Errorf("%s: unit %+v", c.fault, u[len(u)-1])
+		}
+		say('Z', &pgproto3.Query{String: "rollback"})
+		if got := say('Z', &pgproto3.Query{String: "select 1"}); got != "TDCZ" {
+			t.Errorf("%s: the session answers %q", c.fault, got)
+		}
+		if n := x.count("select count(*) from payments"); n != 0 {
+			t.Errorf("%s: %d payments", c.fault, n)
+		}
+	}
+}
+
+// The error is that of the statement meant; what is before it is executed.
+func TestErrorInTheMiddle(t *testing.T) {
+	for _, s := range shapes {
+		if !strings.Contains(s.name, "batch") && !strings.Contains(s.name, "query") {
+			continue
+		}
+		x := startWorld(t)
+		conn := x.dial(s.mode)
+		in := x.inject("error 23514 at before-statement(insert, 1)") // the first that comes with an insert
+		second := x.inject("hold at before-statement(never)")
+		defer second.Heal()
+		if err := s.book(limit(t), conn); code(err) != "23514" {
+			t.Errorf("%s: %v", s.name, err)
+		}
+		in.Heal()
+		exec(t, conn, "rollback")
+		x.inject("error 23514 at before-statement(values \\( ?'?2|\\$3)")
+		err := conn.PgConn().Exec(limit(t), "insert into payments (note) values ('before'); insert into bookings (slot, member) values (2, 'x'); insert into payments (note) values ('behind')").Close()
+		if code(err) != "23514" {
+			t.Errorf("%s: %v", s.name, err)
+		}
+		u := x.unit("behind")
+		var got []string
+		for _, st := range u.Statements {
+			got = append(got, st.Tag+st.Code)
+		}
+		if diff := cmp.Diff([]string{"INSERT 0 1", "23514", ""}, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", s.name, diff)
+		}
+		if n := x.count("select count(*) from payments"); n != 0 {
+			t.Errorf("%s: %d payments", s.name, n)
+		}
+	}
+}
+
+func TestFunctionCalls(t *testing.T) {
+	for fault, want := range map[string]string{
+		"": "VZ", "delay 1ms at before-statement(function call)": "VZ", "delay 1ms at after-commit": "VZ", "delay 1ms at after-statement": "VZ",
+		"error 40001 at before-statement": "EZ", "error 40001 at before-commit": "EZ",
+	} {
+		x := startWorld(t)
+		f := raw(t, x.URL("sut-1"))
+		in := x.inject("delay 1ms at before-statement(nothing)")
+		if fault != "" {
+			in = x.inject(fault)
+		}
+		f.Send(&pgproto3.FunctionCall{Function: 1397, ArgFormatCodes: []uint16{0}, Arguments: [][]byte{[]byte("-7")}, ResultFormatCode: 0}) // abs(int4)
+		must(t, f.Flush())
+		if got := f.until(t, 'Z'); got != want {
+			t.Errorf("%s: answer %q, want %q", fault, got, want)
+		}
+		if n := len(in.Strikes()); (n == 0) != (fault == "" || strings.Contains(fault, "after-statement")) { // it can't be taken apart
+			t.Errorf("%s: %d strikes", fault, n)
+		}
+		f.SendQuery(&pgproto3.Query{String: "select 1"})
+		must(t, f.Flush())
+		f.until(t, 'Z')
+		checkRecord(t, x)
 	}
 }

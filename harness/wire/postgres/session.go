@@ -211,12 +211,11 @@ func (s *session) settleUnits() {
 		}
 	}
 	s.queue = nil
-	if s.tx.number == 0 || len(s.tx.units) == 0 {
+	if s.tx.number == 0 || s.tx.last == nil {
 		return
 	}
-	last := s.tx.units[len(s.tx.units)-1]
 	dangling := false
-	s.wire.ledger.note(last, func(r *harness.Unit) { dangling = r.Err == "" })
+	s.wire.ledger.note(s.tx.last, func(r *harness.Unit) { dangling = r.Err == "" })
 	if dangling {
 		// No unit tells of this end: without one the transaction would look open.
 		s.wire.ledger.arrive(&harness.Unit{

@@ -30,7 +30,7 @@ type statement struct {
 	control  control
 	chain    bool   // COMMIT AND CHAIN, ROLLBACK AND CHAIN
 	copyIn   bool   // COPY ... FROM STDIN
-	plain    bool   // runs in a transaction block just as outside of one
+	plain    bool   // runs in a transaction block just as outside of one; of a COMMIT: there is nothing wrong with it
 	blank    bool   // nothing but white space and comments
 	forgets  bool   // DEALLOCATE, DISCARD
 	prepares string // what PREPARE names
@@ -85,9 +85,11 @@ func newStatement(text string, backslash bool) *statement {
 		s.chain = false
 	}
 	s.copyIn = word(0) == "copy" && copiesIn(text, backslash)
-	s.plain = isPlain(word(0), s)
+	s.plain = isPlain(word(0), s) || s.control == controlCommit && plainCommit.MatchString(s.match)
 	return s
 }
+
+var plainCommit = regexp.MustCompile(`(?i)^(commit|end)( work| transaction)?( and( no)? chain)?$`)
 
 var endsTransactions = regexp.MustCompile(`(?i)\b(commit|rollback)\b`)
 
@@ -138,6 +140,7 @@ func pieces(text string, backslash bool) []*statement {
 			}
 			add(before)
 			start, body = s.at, bodyTracker{}
+		default:
 		}
 	}
 }
@@ -248,6 +251,7 @@ func copiesIn(text string, backslash bool) bool {
 				return true
 			}
 			last = strings.ToLower(word)
+		default:
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestPiecesOfAQuery(t *testing.T) {
 func TestWhatAStatementDoes(t *testing.T) {
 	for text, want := range map[string]string{
 		"BEGIN": "begin", "begin isolation level serializable": "begin", "start transaction read only": "begin", "start something": "",
-		"COMMIT": "commit", "commit work": "commit", "End Transaction": "commit", "commit and chain": "commit chain", "commit and no chain": "commit", "commit prepared 'x'": "",
+		"COMMIT": "commit plain", "commit work": "commit plain", "End Transaction": "commit plain", "commit and chain": "commit chain plain", "commit and no chain": "commit plain", "commit nonsense": "commit", "commit prepared 'x'": "",
 		"/* why */ commit": "commit", "-- why\ncommit": "commit", "(select 1)": "plain",
 		"rollback": "rollback", "ABORT": "rollback", "rollback to savepoint a": "", "rollback work to a": "", "rollback prepared 'x'": "", "rollback and chain": "rollback chain",
 		"prepare transaction 'x'": "rollback", "prepare x as select 1": "names x for select 1", "PREPARE x(int) AS select $1": "names x for select $1",
@@ -59,9 +59,9 @@ func TestWhatAStatementDoes(t *testing.T) {
 		for _, also := range []struct {
 			is   bool
 			word string
-		}{{s.chain, " chain"}, {s.copyIn, "copy in"}, {s.plain, "plain"}, {s.blank, "blank"}, {s.forgets, "forgets " + s.name}, {s.prepares != "", "names " + s.name + " for " + s.prepares}} {
+		}{{s.chain, "chain"}, {s.copyIn, "copy in"}, {s.plain, "plain"}, {s.blank, "blank"}, {s.forgets, "forgets " + s.name}, {s.prepares != "", "names " + s.name + " for " + s.prepares}} {
 			if also.is {
-				got += also.word
+				got = strings.TrimSpace(got + " " + also.word)
 			}
 		}
 		if got != want {

@@ -2,7 +2,11 @@ package pgwire
 
 import "github.com/overbook/overbook/harness"
 
-const textsKept = 1000 // statements of one transaction that Match is tried on
+// Of one transaction.
+const (
+	textsKept = 1000   // statements that Match is tried on
+	unitsKept = 10_000 // units that OpenTransactions gives
+)
 
 // A transaction is what a session knows of the one that it is in. Guarded by
 // session.mu.
@@ -14,7 +18,8 @@ type transaction struct {
 	status   byte // I, T or E
 	implicit bool // T or E without BEGIN: it ends at the Sync
 	number   int
-	units    []*harness.Unit
+	units    []*harness.Unit // the first of them
+	last     *harness.Unit
 	texts    []string // of its statements
 }
 
@@ -29,7 +34,9 @@ func (t *transaction) join(u *unit, number func() int) {
 			t.number = number()
 		}
 	}
-	t.units = append(t.units, u.record)
+	if t.last = u.record; len(t.units) < unitsKept {
+		t.units = append(t.units, u.record)
+	}
 	for _, x := range u.executions {
 		if len(t.texts) < textsKept {
 			t.texts = append(t.texts, x.statement.match)
@@ -148,7 +155,8 @@ func (c *cut) split(u *unit, block bool, status byte) {
 		c.how, c.offset, c.items = splitFlush, last.to, last.item+1
 	case u.end != 'Q':
 		c.how, c.offset, c.items = splitFlush, len(u.raw)-headSize, len(u.items)
-	case c.explicit && block:
+	case c.explicit && block && c.statements == len(u.executions)-1 && u.executions[c.statements].statement.plain:
+		// Only where nothing is behind it: Postgres reads a query to its end before it runs any of it.
 		c.how, c.offset = splitText, u.executions[c.statements].statement.offset
 	case !c.explicit && status == 'I':
 		for _, x := range u.executions {

@@ -115,13 +115,19 @@ func (s *session) understand(kind byte, u *unit, from int) error {
 		if len(body) < 4 {
 			return fmt.Errorf("it is cut short")
 		}
-		u.add(execution{statement: &statement{text: fmt.Sprintf("function call %d", binary.BigEndian.Uint32(body))}})
+		u.add(execution{statement: named("function call %d", binary.BigEndian.Uint32(body))})
 		return nil
 	default:
 		return nil
 	}
 	u.items = append(u.items, it)
 	return err
+}
+
+// named stands in for a statement whose text was never sent.
+func named(format string, args ...any) *statement {
+	text := recorded(fmt.Sprintf(format, args...), recordedSQL)
+	return &statement{text: text, match: text}
 }
 
 func (u *unit) add(x execution) {
@@ -149,7 +155,7 @@ func (s *session) bind(body []byte) error {
 	}
 	st := s.names[m.PreparedStatement]
 	if st == nil {
-		st = &statement{text: fmt.Sprintf("unknown prepared statement %q", m.PreparedStatement)}
+		st = named("unknown prepared statement %q", m.PreparedStatement)
 	}
 	p := &portal{statement: st}
 	for i, value := range m.Parameters {
@@ -179,7 +185,7 @@ func (s *session) execute(it *item, u *unit, body []byte, from int) {
 	name, _ := cString(body)
 	p := s.portals[name]
 	if p == nil {
-		p = &portal{statement: &statement{text: fmt.Sprintf("unknown portal %q", name)}}
+		p = &portal{statement: named("unknown portal %q", name)}
 	}
 	it.name, it.statement = name, p.statement
 	if p.begun || p.statement.blank {
@@ -208,9 +214,5 @@ func (u *unit) line(execution int) string {
 	if execution < 0 || execution >= len(u.executions) {
 		return "end of an implicit transaction"
 	}
-	st := u.executions[execution].statement
-	if st.match == "" {
-		return st.text
-	}
-	return recorded(st.match, lineSQL)
+	return recorded(u.executions[execution].statement.match, lineSQL)
 }

@@ -93,7 +93,7 @@ func (w *Wire) listen(ctx context.Context, name string) error {
 	}
 	w.listeners = append(w.listeners, l)
 	w.urls[name] = w.target.through(l.Addr().String())
-	w.handlers.Go(func() { w.accept(name, l) })
+	w.handlers.Go(func() { w.accept(name, l) }) //nolint:contextcheck // ctx is the start's alone
 	return nil
 }
 
@@ -235,6 +235,7 @@ func (w *Wire) forget(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.sessions, s)
+	w.gone.forget(s)
 }
 
 // abandon takes it that a server is dead: its connections are closed. What
