@@ -1,11 +1,13 @@
 package check
 
 import (
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
@@ -125,12 +127,21 @@ func Table(rows []harness.Row, limit int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// cell prints one value on one line, cut at 80 characters.
+// cell prints one value on one line, cut at 80 characters: numbers whole,
+// documents as JSON.
 func cell(v any) string {
-	if v == nil {
+	text := fmt.Sprint(v)
+	switch v := v.(type) {
+	case nil:
 		return "null"
+	case float64:
+		text = strconv.FormatFloat(v, 'f', -1, 64)
+	case map[string]any, []any, harness.Row:
+		if doc, err := json.Marshal(v); err == nil {
+			text = string(doc)
+		}
 	}
-	s := strings.Join(strings.Fields(fmt.Sprint(v)), " ")
+	s := strings.Join(strings.Fields(text), " ")
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:79]) + "…"
 	}

@@ -228,7 +228,7 @@ func Recoverable(id, crash, rule string, want int) harness.Check {
 				why = rec.Trouble[0].Reason
 				continue
 			default:
-				wrong = append(wrong, harness.Evidence{Ops: opsOfPoint(rec, p), Text: fmt.Sprintf("point %d (%s): the retry was answered %d, want %d", p.Number, p.Fault, p.Retry, want)})
+				wrong = append(wrong, harness.Evidence{Ops: opsOfPoint(rec, p), Text: fmt.Sprintf("point %d (%s %s): the retry was answered %d, want %d", p.Number, p.Action, p.Label, p.Retry, want)})
 			}
 			seen[p.Number] = true
 		}

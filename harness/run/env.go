@@ -26,9 +26,17 @@ func (e *env) Plan() harness.Plan             { return e.s.plan }
 func (e *env) Params() harness.Params         { return e.s.plan.Params }
 func (e *env) Now() time.Duration             { return e.s.rec.clock.Now() }
 func (e *env) Database() harness.Database     { return e.s.db }
-func (e *env) Record(ev harness.Event)        { e.s.rec.event(ev) }
 func (e *env) Measure(name string, v float64) { e.s.rec.measure(name, v) }
 func (e *env) Redis() harness.Cuttable        { return e.s.cuttableRedis() }
+
+// Record notes the event. Crash points are progress, too: there are many, and
+// each takes a while.
+func (e *env) Record(ev harness.Event) {
+	e.s.rec.event(ev)
+	if ev.Kind == harness.EventPoint {
+		e.s.c.config.Progress(Progress{Scenario: e.s.scenario.Name, Text: fmt.Sprintf("drive, point %s of %s", ev.Attrs["number"], ev.Attrs["of"])})
+	}
+}
 
 func (e *env) Witness(kind string, want, got float64, text string) {
 	e.s.rec.witnessed(harness.Witness{Kind: kind, Want: want, Got: got, Text: text})

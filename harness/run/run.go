@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -294,6 +295,9 @@ func (s *session) settle(ctx context.Context) error {
 		if _, err := s.c.death(); err != nil {
 			return false, "", err
 		}
+		if s.c.config.Interrupted.Err() != nil && !s.anyRunning() {
+			return false, "", errors.New("not waited for: interrupted while no server was running, so nobody is left to come to rest")
+		}
 		rows, err := s.db.Query(ctx, w.SQL)
 		if err != nil {
 			return false, "", err
@@ -301,8 +305,22 @@ func (s *session) settle(ctx context.Context) error {
 		if len(rows) == 0 {
 			return true, "", nil
 		}
-		return false, fmt.Sprintf("%d left, such as %v", len(rows), rows[0]), nil
+		return false, fmt.Sprintf("%d left, such as %s", len(rows), jsonText(rows[0])), nil
 	})
+}
+
+// anyRunning says whether a server process of the run is up.
+func (s *session) anyRunning() bool {
+	return slices.ContainsFunc(s.servers, func(r *replica) bool { return r.URL() != "" })
+}
+
+// jsonText shows rows to a person.
+func jsonText(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
 }
 
 // stopServers kills every server of the run and waits for it.
@@ -348,7 +366,7 @@ where datname = current_database() and application_name <> '`+observer+`' and ba
 		if err != nil {
 			return false, "", err
 		}
-		return len(rows) == 0, fmt.Sprint(rows), nil
+		return len(rows) == 0, jsonText(rows), nil
 	})
 	if late, ok := errors.AsType[*clock.DeadlineError](err); ok {
 		return &leakError{"database sessions of stopped servers: " + late.Last}
