@@ -25,7 +25,10 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	for _, line := range witnessLines(r) {
 		b.WriteString("  " + line + "\n")
 	}
-	if rec, ok := recordOf(o.Records, r); ok {
+	rec, have := recordOf(o.Records, r)
+	var points []string
+	if have {
+		points = pointLines(r, rec, !o.Verbose)
 		for _, t := range rec.Trouble {
 			if conducted(r) {
 				break // that check says it, with its evidence
@@ -34,6 +37,10 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 		}
 	}
 	b.WriteString("\n")
+	if len(points) > 0 { // which points went wrong is the first thing to know; their faults are in the table
+		writeLines(b, points)
+		b.WriteString("\n")
+	}
 	seen := map[string]string{}
 	if v, ok := unexplained(r); ok {
 		v.ID = ""
@@ -52,9 +59,8 @@ func writeBlock(b *strings.Builder, r harness.Result, o TextOptions) {
 	}
 	b.WriteString("\n")
 	writeFigures(b, r)
-	if rec, ok := recordOf(o.Records, r); ok {
+	if have && len(points) == 0 {
 		writeLines(b, faultLines(r, rec))
-		writeLines(b, pointLines(r, rec, !o.Verbose))
 	}
 	fmt.Fprintf(b, "  replay    %s\n", cmp.Or(oneLine(r.Replay), "not recorded"))
 	fmt.Fprintf(b, "  report    %s\n", cmp.Or(oneLine(r.Report), oneLine(r.RunDir), "not kept"))

@@ -52,9 +52,23 @@ func moments(rec harness.Record, ids []string) (seen []moment, wires string) {
 	if len(seen) == 0 {
 		return nil, wires
 	}
-	seen = append(seen, eventMoments(rec, ids, seen[0].at, seen[len(seen)-1].at)...)
+	first, last := seen[0].at, seen[len(seen)-1].at
+	seen = append(append(seen, eventMoments(rec, ids, first, last)...), answerMoments(rec, ids, statements)...)
 	slices.SortStableFunc(seen, byTime)
 	return closed(seen), wires
+}
+
+// answerMoments is when the client had the answer of an operation whose
+// statements are shown: whether that is before or after its COMMIT is what a
+// reader looks for.
+func answerMoments(rec harness.Record, ids []string, statements []moment) (seen []moment) {
+	for _, op := range rec.History.Operations {
+		shown := slices.ContainsFunc(statements, func(m moment) bool { return m.op == oneLine(op.ID) })
+		if op.Status != 0 && shown && slices.Contains(ids, op.ID) {
+			seen = append(seen, moment{at: op.Answered, op: oneLine(op.ID), place: fmt.Sprintf("client %d", op.Process), text: fmt.Sprintf("has its answer: %d", op.Status)})
+		}
+	}
+	return seen
 }
 
 // closed leaves out the beginning of a wait during which nothing else was seen.
