@@ -101,7 +101,7 @@ func forcedOrder(order string) harness.Scenario {
 		Title: "a booking and a closure wait for the same slot, " + order,
 		Doc: `A session of ours holds the slot's row. The first request is sent and seen waiting for the row, then the second one, then the row
 is let go: Postgres hands it on in the order in which they came, so the answers are known beforehand. (A session that waits is one
-for which pg_blocking_pids names somebody.)`,
+for which pg_blocking_pids names ours, or one that waits for ours.)`,
 		Sources: []string{"T-I2", "T-M2", "T-M3"},
 		Params:  []harness.Param{with(paramRounds, "3"), paramReplicas},
 		Rounds:  rounds,
@@ -151,7 +151,7 @@ func inOrder(ctx context.Context, env harness.Env, id int64, requests []harness.
 			env.Do(ctx, r)
 		}()
 		sent++
-		if err = awaitBlocked(ctx, env, sent); err != nil {
+		if err = awaitBlocked(ctx, env, session.PID(), sent); err != nil {
 			break
 		}
 		queued++
@@ -187,19 +187,34 @@ func hold(ctx context.Context, env harness.Env, sql string, args ...any) (harnes
 	return session, nil
 }
 
-// blockedSQL counts the server sessions that wait for somebody's lock.
-const blockedSQL = `select count(*) as n from pg_stat_activity
-where datname = current_database() and application_name <> 'overbook' and cardinality(pg_blocking_pids(pid)) > 0`
+// blockedSQL counts the server sessions that wait for what the backend $1
+// holds: for itself, or behind others who wait for it. Postgres names the second
+// in a row's queue as blocked by the first. Who waits for somebody else's lock,
+// as a background worker may, does not count.
+const blockedSQL = `with recursive waiting as materialized (
+  select pid, pg_blocking_pids(pid) as blockers from pg_stat_activity
+  where datname = current_database() and application_name <> 'overbook' and cardinality(pg_blocking_pids(pid)) > 0
+), behind (pid) as (
+  select $1::integer
+  union
+  select w.pid from waiting w join behind b on b.pid = any (w.blockers)
+) select count(*) - 1 as n from behind`
 
-// awaitBlocked waits until so many server sessions wait for a lock.
-func awaitBlocked(ctx context.Context, env harness.Env, n int) error {
-	return env.Await(ctx, fmt.Sprintf("%d sessions wait for a lock", n), patience, func(ctx context.Context) (bool, string, error) {
-		rows, err := env.Database().Query(ctx, blockedSQL)
-		if err != nil {
-			return false, "", err
-		}
-		got, _ := rows[0]["n"].(float64)
-		return int(got) >= n, fmt.Sprintf("%d of %d", int(got), n), nil
+// blockedBy asks how many server sessions wait for what the backend holds.
+func blockedBy(ctx context.Context, env harness.Env, backend int) (int, error) {
+	rows, err := env.Database().Query(ctx, blockedSQL, backend)
+	if err != nil {
+		return 0, fmt.Errorf("ask who waits for the backend %d: %w", backend, err)
+	}
+	n, _ := rows[0]["n"].(float64)
+	return int(n), nil
+}
+
+// awaitBlocked waits until so many server sessions wait for what the backend holds.
+func awaitBlocked(ctx context.Context, env harness.Env, backend, n int) error {
+	return env.Await(ctx, fmt.Sprintf("%d sessions wait for what we hold", n), patience, func(ctx context.Context) (bool, string, error) {
+		got, err := blockedBy(ctx, env, backend)
+		return got >= n, fmt.Sprintf("%d of %d", got, n), err
 	})
 }
 

@@ -148,7 +148,13 @@ func TestAnsweredInTheEnd(t *testing.T) {
 	slices.Reverse(rec.History.Operations) // the order of the record is not the order of time
 	wantStatus(t, answeredInTheEnd(), rec, harness.Pass, "1")
 	rec.History.Operations = append(rec.History.Operations, bookedOp("op-3", kindBook, "member-2", 8, ""))
-	wantStatus(t, answeredInTheEnd(), rec, harness.Failed, "1 of 2")
+	wantStatus(t, answeredInTheEnd(), rec, harness.Unknown, "1 of 2 did not come")
+	refused := bookedOp("op-4", kindAgain, "member-3", 9, "b-3")
+	refused.Status = 409
+	rec.History.Operations = append(rec.History.Operations, refused)
+	wantStatus(t, answeredInTheEnd(), rec, harness.Failed, "1 of 3")
+	wantStatus(t, answeredInTheEnd(), inBrokenEnvironment(rec), harness.Unknown, "1 of 3 were not")
+	wantStatus(t, answeredInTheEnd(), emptyRecord(), harness.Unknown, "nobody booked")
 }
 
 func TestOnlyTold(t *testing.T) {
@@ -174,26 +180,35 @@ func TestEffectAtCommit(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		done []bool // by moment
+		self int    // so many of them, from the first on, were answered with success when the connection was dropped
 		want harness.Status
 		word string
 	}{
-		{"at the commit", []bool{false, false, false, true, true}, harness.Pass, "nothing at 6 points, all at 4"},
-		{"before it", []bool{false, true, true, true, true}, harness.Failed, "no COMMIT was before"},
-		{"not after it", []bool{false, false, false, false, true}, harness.Failed, "no COMMIT was before"},
-		{"undone", []bool{false, false, false, true, false}, harness.Failed, "has not taken effect"},
-		{"never", []bool{false, false, false, false, false}, harness.Unknown, "both are needed"},
+		{"at the commit", []bool{false, false, false, true, true}, 0, harness.Pass, "nothing at 6 points, all at 4, recovered by the server itself at 0"},
+		{"before it", []bool{false, true, true, true, true}, 0, harness.Failed, "no COMMIT was before"},
+		{"not after it", []bool{false, false, false, false, true}, 0, harness.Failed, "no COMMIT was before"},
+		{"undone", []bool{false, false, false, true, false}, 0, harness.Failed, "has not taken effect"},
+		{"never", []bool{false, false, false, false, false}, 0, harness.Unknown, "both sides are needed"},
+		{"recovered by itself", []bool{false, false, false, true, true}, 3, harness.Pass, "nothing at 3 points, all at 4, recovered by the server itself at 3"},
+		{"recovered by itself, and undone", []bool{false, false, false, true, false}, 3, harness.Failed, "has not taken effect"},
+		{"everywhere by itself", []bool{true, true, true, true, true}, 5, harness.Failed, "no COMMIT was before"}, // what a kill left tells
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			rec := emptyRecord()
 			for a, action := range pointActions {
 				for i, at := range moments {
-					rec.History.Events = append(rec.History.Events, pointEvent(a*len(moments)+i+1, 2*len(moments), at, action, tc.done[i], 201))
+					e := pointEvent(a*len(moments)+i+1, 2*len(moments), at, action, tc.done[i], 201)
+					e.Attrs["first"] = "no answer"
+					if i < tc.self && action == harness.ActionDrop {
+						e.Attrs["first"], e.Attrs["done"] = "201", "true"
+					}
+					rec.History.Events = append(rec.History.Events, e)
 				}
 			}
 			if n := len(explore.PointsOf(rec, "booking")); n != 2*len(moments) {
 				t.Fatalf("%d points read back", n)
 			}
-			wantStatus(t, effectAtCommit("booking"), rec, tc.want, tc.word)
+			wantStatus(t, effectAtCommit("booking", 201), rec, tc.want, tc.word)
 		})
 	}
 }
@@ -234,4 +249,16 @@ func TestStruckSlotIsOfTheStruckTransaction(t *testing.T) {
 			t.Errorf("unit %d: slot %d, want %d", unit, got, want)
 		}
 	}
+}
+
+// When the server recovers at every point by itself, nobody has seen when the
+// request takes effect.
+func TestEffectAtCommitUnseen(t *testing.T) {
+	rec := emptyRecord()
+	e := pointEvent(1, 1, harness.BeforeCommit, harness.ActionDrop, true, 201)
+	e.Attrs["first"] = "201"
+	rec.History.Events = []harness.Event{e}
+	wantStatus(t, effectAtCommit("booking", 201), rec, harness.Unknown, "1 at which the server recovered by itself")
+	e.Attrs["first"] = "503" // that is no success
+	wantStatus(t, effectAtCommit("booking", 201), rec, harness.Failed, "no COMMIT was before")
 }

@@ -175,7 +175,7 @@ func crashAfterEmail() harness.Scenario {
 		Title: "the server is killed when the email provider has taken a mail and before it hears of it",
 		Doc: `The moment: the provider has accepted the mail and answered, the answer has not reached the server; then SIGKILL. The reservation stands, the member has the
 mail, and no row says so. After the restart (and when the dead server's claim has run out, for which the clock is moved) the mail is sent again, under the same
-event id: the provider's ledger has two deliveries of that event and one message. A mail may repeat; it is never lost, and never another mail.`,
+event id: the provider's ledger has two deliveries of that event, or more, and one message. A mail may repeat; it is never lost, and never another mail.`,
 		Sources: []string{"T-I8", "T-M11", "T-M21"},
 		Params:  []harness.Param{with(paramMailed, "6")},
 		Choose:  chooseSlotsOfParam,

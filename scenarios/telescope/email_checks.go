@@ -201,7 +201,7 @@ func mailsInOrder() harness.Check {
 }
 
 // sentTwice is the price of at least once: the mail that was struck is in the
-// ledger with two deliveries under one id, as one message.
+// ledger with two deliveries or more under one id, as one message.
 func sentTwice() harness.Check {
 	const doc = "the mail that the crash made uncertain was sent again under its id, and is one message"
 	return funcCheck("T-I8.twice", doc, "email_checks.go", true, func(rec harness.Record) harness.Verdict {
@@ -216,14 +216,15 @@ func sentTwice() harness.Check {
 		note := rec.History.Events[i].Attrs
 		at := slices.IndexFunc(letters, func(l *letter) bool { return l.id == note["event"] })
 		var problems []string
+		deliveries := 0.0
 		switch {
 		case at < 0:
 			problems = append(problems, "it is no event of ours")
 		case letters[at].entry == nil:
 			problems = append(problems, "the provider does not have it")
 		default:
-			if n, _ := letters[at].entry["deliveries"].(float64); n != 2 {
-				problems = append(problems, fmt.Sprintf("the provider took it %.0f times, want 2", n))
+			if deliveries, _ = letters[at].entry["deliveries"].(float64); deliveries < 2 {
+				problems = append(problems, fmt.Sprintf("the provider took it %.0f times, want 2 or more", deliveries))
 			}
 		}
 		if note["known"] != "false" {
@@ -232,6 +233,6 @@ func sentTwice() harness.Check {
 		if len(problems) > 0 {
 			return harness.Violated([]harness.Evidence{{Text: fmt.Sprintf("event %s: %s", note["event"], strings.Join(problems, "; "))}}, "%s: %s", doc, problems[0])
 		}
-		return harness.Passed("%s: 2 deliveries, %s", doc, letters[at].message)
+		return harness.Passed("%s: %.0f deliveries, %s", doc, deliveries, letters[at].message)
 	})
 }

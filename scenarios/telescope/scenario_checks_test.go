@@ -184,6 +184,8 @@ func TestBoundedWait(t *testing.T) {
 	never.Answered = 0
 	expectVerdict(t, judge(recordOf(oneSlot, never)), harness.Failed, "1 did")
 	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, never))), harness.Unknown, "nobody who had to wait")
+	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, wait(busy, lockTimeout+lockSlack+1)))), harness.Unknown, "environment that broke")
+	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, wait(busy, lockTimeout), free))), harness.Pass, "1 waited")
 	mute := busy
 	mute.Header = nil
 	expectVerdict(t, judge(recordOf(oneSlot, mute)), harness.Failed, "1 did")
