@@ -81,6 +81,7 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 	}
 	t := harness.Topology{
 		Design: "telescope", Replicas: replicas, Doubles: []harness.Double{email.Double()},
+		PostgresWire: true, // so that a red run shows its statements in their order
 		Server: map[string]string{
 			"POOL_SIZE": strconv.Itoa(max(8, 24/replicas)), "TELESCOPE_PROJECTION_INTERVAL": "100ms",
 			"TELESCOPE_LOCK_TIMEOUT": "10s", "TELESCOPE_STATEMENT_TIMEOUT": "15s",
