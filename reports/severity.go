@@ -94,7 +94,7 @@ func worstFirst(checks []harness.Verdict) []harness.Verdict {
 
 // advice says what to do about each reason for Unknown.
 var advice = map[harness.Reason]string{
-	harness.ReasonVacuous:     "see the burst and witness lines for what was missing, then run again with more users or on a quieter machine; nothing was shown so far",
+	harness.ReasonVacuous:     "see the burst and witness lines for what was missing, then run again, on a quieter machine or with other parameters (overbook list -v NAME); nothing was shown so far",
 	harness.ReasonDisagree:    "compare upstream.jsonl with the double's own account in the run directory: a call went around the upstream wire, or one observer lost it",
 	harness.ReasonUndelivered: "the load was not sent as planned: lower the number of users or the rate, or give the harness more cores",
 	harness.ReasonTimeout:     "see what was waited for in logs/ of the run directory, then raise the deadline or find what keeps the server busy",

@@ -25,6 +25,7 @@ func Checks(o provision.Options) []Check {
 	} else {
 		checks = append(checks, orDocker(o, "postgres", postgresCheck()), postgresUserCheck())
 	}
+	checks = append(checks, standbyCheck())
 	if o.RedisURL != "" {
 		given := provision.Options{RedisURL: o.RedisURL, Need: provision.Need{Redis: true}}
 		checks = append(checks, givenCheck("Redis", given))
@@ -135,6 +136,22 @@ func postgresCheck() Check {
 			return line + ", " + dir, nil
 		},
 		Fix: install("postgres"),
+	}
+}
+
+// standbyCheck looks for what a second cluster is made with: failover scenarios
+// have two of their own, from local binaries, whatever the others run on.
+func standbyCheck() Check {
+	return Check{
+		Name: "standby (failover)", Optional: true,
+		FixText: "needed for failover scenarios alone, which are UNKNOWN without it: " + provision.InstallCommand("postgres"),
+		Run: func(ctx context.Context) (string, error) {
+			dir, err := provision.PostgresBinaries()
+			if err != nil {
+				return "", err
+			}
+			return provision.VersionOf(ctx, filepath.Join(dir, "pg_basebackup"), "--version")
+		},
 	}
 }
 

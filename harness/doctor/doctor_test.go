@@ -113,7 +113,7 @@ func TestEveryCheckHasAFixForAPerson(t *testing.T) {
 		}
 		names[c.Name] = true
 	}
-	for _, name := range []string{"Java", "WireMock jar", "PostgreSQL", "Redis", "Docker", "cache directory", "io_uring", "Go toolchain"} {
+	for _, name := range []string{"Java", "WireMock jar", "PostgreSQL", "standby (failover)", "Redis", "Docker", "cache directory", "io_uring", "Go toolchain"} {
 		if !names[name] {
 			t.Errorf("no check of %s", name)
 		}
