@@ -24,7 +24,7 @@ var invariants embed.FS
 const where = "scenarios/telescope"
 
 // All gives the scenarios of this design, in the order in which they run.
-func All() []harness.Scenario { return slices.Concat(races(), faults()) }
+func All() []harness.Scenario { return slices.Concat(races(), faults(), staffCrashPoints()) }
 
 // races gives the scenarios in which nothing breaks but an answer of Postgres.
 func races() []harness.Scenario {
@@ -36,7 +36,8 @@ func races() []harness.Scenario {
 		closureStorm(), onReplicas(closureStorm(), "the storm over three replicas"),
 		sameKeyRetries(), onReplicas(sameKeyRetries(), "the copies of one booking arrive at three replicas"), sameKeyRefused(), sameKeyDifferentBody(),
 		foreignKey(),
-		quota(), onReplicas(quota(), "one member books many slots of one month at three replicas"), quotaAtMonthBorder(),
+		quota(), onReplicas(quota(), "one member books many slots of one month at three replicas"), quotaAtMonthBorder(), quotaFlagged(),
+		staffResolution(), onReplicas(staffResolution(), "the two who decide about a flag meet at different replicas"),
 		cancelAndRebook(), cancelVersusBook(), onReplicas(cancelVersusBook(), "the cancellations and the booking meet at three replicas"),
 		maintenanceImport(), onReplicas(maintenanceImport(), "the imports and the bookings meet at three replicas"),
 		staleSchedule(),
