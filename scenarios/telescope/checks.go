@@ -17,16 +17,25 @@ func sqlCheck(id, file string) harness.Check {
 
 // always are the checks that hold in every scenario of this design, whatever
 // was injected.
-func always() []harness.Check {
+func always() []harness.Check { return standingRules(false) }
+
+// retried are those of a scenario that is about retries: it has shown nothing
+// when no request was answered twice, or nobody was answered 201.
+func retried() []harness.Check { return standingRules(true) }
+
+// standingRules are the checks of every scenario; aboutRetries is for those
+// that demand something to compare.
+func standingRules(aboutRetries bool) []harness.Check {
 	return []harness.Check{
 		sqlCheck("T-I1", "one_active_per_slot.sql"),
 		sqlCheck("T-I1.rows", "one_row_per_slot.sql"),
 		sqlCheck("T-I2", "closed_means_flagged.sql"),
 		sqlCheck("T-I2.history", "no_booking_while_closed.sql"),
 		sqlCheck("T-I2.flagged", "closure_flags_booking.sql"),
-		sameAnswers(),
+		sameAnswers(aboutRetries),
 		oneEffect(),
-		answeredIsStored(),
+		answeredIsStored(aboutRetries),
+		answersAreKept(),
 		sqlCheck("T-I4.key", "result_per_booking.sql"),
 		sqlCheck("T-I5", "two_a_month.sql"),
 		sqlCheck("T-I5.history", "two_a_month_ever.sql"),
@@ -47,6 +56,9 @@ func always() []harness.Check {
 // served are the checks of a scenario in which nothing is broken or held back
 // for longer than the server's deadlines: nobody may be told to come again.
 func served() []harness.Check { return append(always(), noServerErrors()) }
+
+// servedRetried are those of one that is about retries besides.
+func servedRetried() []harness.Check { return append(retried(), noServerErrors()) }
 
 // funcCheck makes a check of a function; file is where it is written.
 func funcCheck(id, doc, file string, settled bool, judge func(harness.Record) harness.Verdict) harness.Check {

@@ -88,7 +88,7 @@ func lying(rec harness.Record, slot int64, state string, n int, who string, flag
 // result adds the stored answer of a booking.
 func kept(rec harness.Record, op harness.Operation) {
 	putRow(rec, "booking_operations", harness.Row{
-		"principal": op.Caller, "type": "book", "key": op.Key, "status": float64(op.Status), "body": `\x` + hex.EncodeToString([]byte(op.Output)),
+		"principal": op.Caller, "type": operationType(op), "key": op.Key, "status": float64(op.Status), "body": `\x` + hex.EncodeToString([]byte(op.Output)),
 	})
 }
 
@@ -105,7 +105,7 @@ func inBrokenEnvironment(rec harness.Record) harness.Record {
 var oneSlot = []slot{{ID: 7, Month: 2}}
 
 func TestSameAnswers(t *testing.T) {
-	judge := sameAnswers().Judge
+	judge, demanding := sameAnswers(false).Judge, sameAnswers(true).Judge
 	r := book(0, member(0), 7, "k")
 	one := granted(r, 1)
 	other := granted(r, 2)
@@ -113,6 +113,10 @@ func TestSameAnswers(t *testing.T) {
 	spaced.Output += " "
 	late := func(op harness.Operation) harness.Operation { op.Sent, op.Answered = msec(30), msec(40); return op }
 	expectVerdict(t, judge(recordOf(oneSlot, one, one, denied(r, 409, "in-progress"), denied(r, 503, "busy"), replied(r, 0, ""))), harness.Pass, "2 answers to 1 requests")
+	expectVerdict(t, demanding(recordOf(oneSlot, one, one, replied(r, 0, ""))), harness.Pass, "2 answers to 1 requests")
+	expectVerdict(t, judge(recordOf(oneSlot, one, replied(r, 0, ""))), harness.Pass, "1 answers to 1 requests, none repeated")
+	expectVerdict(t, demanding(recordOf(oneSlot, one, replied(r, 0, ""))), harness.Unknown, "none of them repeatedly")
+	expectVerdict(t, demanding(recordOf(oneSlot, one, other)), harness.Failed, "1 of 2 answers differ")
 	expectVerdict(t, judge(recordOf(oneSlot, one, other)), harness.Failed, "1 of 2 answers differ")
 	expectVerdict(t, judge(recordOf(oneSlot, one, spaced)), harness.Failed, "1 of 2 answers differ")
 	expectVerdict(t, judge(recordOf(oneSlot, one, denied(r, 409, "slot-taken"))), harness.Failed, "1 of 2 answers differ")
@@ -147,7 +151,7 @@ func TestOneEffect(t *testing.T) {
 }
 
 func TestAnsweredIsStored(t *testing.T) {
-	judge := answeredIsStored().Judge
+	judge := answeredIsStored(false).Judge
 	op := granted(book(0, member(0), 7, "k"), 1)
 	whole := func() harness.Record {
 		rec := recordOf(oneSlot, op)
@@ -172,7 +176,9 @@ func TestAnsweredIsStored(t *testing.T) {
 	expectVerdict(t, judge(rec), harness.Failed, "1 of 1 have not")
 	expectVerdict(t, judge(recordOf(oneSlot, replied(book(0, member(0), 7, "k"), 201, "<html>"))), harness.Failed, "1 of 1 have not")
 	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "nobody was answered")
-	expectVerdict(t, judge(recordOf(oneSlot, denied(book(0, member(0), 7, "k"), 409, "slot-taken"))), harness.Pass, ": 0")
+	expectVerdict(t, judge(recordOf(oneSlot, denied(book(0, member(0), 7, "k"), 409, "slot-taken"))), harness.Pass, ": nobody was answered 201")
+	expectVerdict(t, answeredIsStored(true).Judge(recordOf(oneSlot, denied(book(0, member(0), 7, "k"), 409, "slot-taken"))), harness.Unknown, "nobody was answered 201")
+	expectVerdict(t, answeredIsStored(true).Judge(whole()), harness.Pass, ": 1")
 	expectVerdict(t, judge(without(whole(), "audit_history")), harness.Unknown, "could not be read")
 	expectVerdict(t, judge(without(whole(), "booking_operations")), harness.Unknown, "could not be read")
 	// Days later the result may be gone, the history may not.

@@ -20,7 +20,7 @@ func lostResponse() harness.Scenario {
 		Title: "clients go away before they have their answer, and ask again with the same key",
 		Doc: `Each member books a slot and goes away: half of them right after the request is sent, half of them when the first byte of the answer comes, which is then not
 read. (Nothing is wrong with the server.) For those who saw an answer coming the booking is certain to exist; for the others it may, or may still be under way. All of them
-ask again with their key and are told of one booking, 201: the one that was made the first time where there was one.`,
+ask again with their key and are told of one booking, 201: the one that was made the first time where there was one. They ask once more and are told the same, byte for byte.`,
 		Sources: []string{"T-I3", "T-I4", "T-M1", "T-M7", "T-M23"},
 		Params:  []harness.Param{with(paramUsers, "40")},
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
@@ -34,10 +34,10 @@ ask again with their key and are told of one booking, 201: the one that was made
 		Drive: driveLost,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int(paramUsers.Name)
-			return append(served(), leftBehind("T-I6.answered", "whose answer was on its way has a booking, whole", traceWhole),
+			return append(servedRetried(), leftBehind("T-I6.answered", "whose answer was on its way has a booking, whole", traceWhole),
 				wholeOrNothing("T-I6.whole"), recoveredBookings(), everyEventMailed(mailRules{}),
 				words("answers", "nobody has an answer at first, and each retry is answered 201", byKind, fixed(tallies{
-					kindBook: {"none": n}, kindAgain: {"201": n},
+					kindBook: {"none": n}, kindAgain: {"201": n}, kindOnceMore: {"201": n},
 				})),
 				happened("each slot is booked once", map[string]int{"CREATED": n, "BOOKED": n}))
 		},
@@ -75,5 +75,6 @@ func driveLost(ctx context.Context, env harness.Env) error {
 		requests[i].Lose = harness.LoseNothing
 	}
 	env.DoAll(ctx, requests, 8)
+	env.DoAll(ctx, onceMore(requests), 8)
 	return nil
 }

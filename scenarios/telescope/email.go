@@ -182,7 +182,7 @@ event id: the provider's ledger has two deliveries of that event, or more, and o
 		Drive:   driveCrashAfterEmail,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int(paramSlots.Name)
-			return append(always(), everyEventMailed(mailRules{}), sentTwice(), sqlCheck("T-I8.rows", "email_rows.sql"), answeredInTheEnd(),
+			return append(retried(), everyEventMailed(mailRules{}), sentTwice(), sqlCheck("T-I8.rows", "email_rows.sql"), answeredInTheEnd(),
 				happened("each slot is booked once", map[string]int{"CREATED": n, "BOOKED": n}))
 		},
 	}, nil)
@@ -217,6 +217,7 @@ func driveCrashAfterEmail(ctx context.Context, env harness.Env) error {
 		}
 	}
 	env.DoAll(ctx, again, len(requests))
+	env.DoAll(ctx, onceMore(requests), len(requests))
 	if err := env.Advance(ctx, afterClaim); err != nil || event == "" {
 		return err
 	}

@@ -235,7 +235,8 @@ func deadlock() harness.Scenario {
 		Title: "imports of the same slots in opposite orders, many at once, while members book in between",
 		Doc: `In each round several imports list the same slots at one barrier, half of them upwards and half downwards, some to close and some to open, and members
 book some of the slots. Who locks in the order of the list meets somebody who holds what it needs. Nobody may fail: slots are locked in the
-order of their ids, and a deadlock that Postgres finds all the same is tried again.`,
+order of their ids, and a deadlock that Postgres finds all the same is tried again. Who books what is imported has it, or is told that it is
+taken or closed; who books another slot, at the same barrier, has it.`,
 		Sources: []string{"T-I2", "T-I10", "T-I11", "T-M20"},
 		Params: []harness.Param{
 			with(paramRounds, "5"), with(paramSlots, "30"), paramReplicas,
@@ -243,7 +244,7 @@ order of their ids, and a deadlock that Postgres finds all the same is tried aga
 		},
 		Rounds: rounds,
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
-			c := choices{Slots: slotsOfOneMonth(rng, p.Int("slots"))}
+			c := choices{Slots: slotsOfOneMonth(rng, p.Int("slots")+p.Int("rounds"))} // the last ones are not imported
 			for range p.Int("rounds") {
 				c.Orders = append(c.Orders, rng.Perm(p.Int("slots")))
 			}
@@ -251,13 +252,20 @@ order of their ids, and a deadlock that Postgres finds all the same is tried aga
 		},
 		Drive: driveDeadlock,
 		Checks: func(p harness.Params) []harness.Check {
-			return append(served(), words("answers", "every import is answered 200", byKind, fixed(tallies{kindImport: {"200": p.Int("rounds") * p.Int("imports")}})))
+			return append(served(),
+				words("answers", "every import is answered 200, and 201 who books a slot that is not imported", byKind, fixed(tallies{
+					kindImport: {"200": p.Int("rounds") * p.Int("imports")}, kindBeside: {"201": p.Int("rounds")},
+				})),
+				toldAmong("answers.booked", "a booking is answered 201, or that the slot is taken or closed", map[string][]string{"book": bookedOrNot}))
 		},
 	}, nil)
 }
 
 // bookersPerRound are the members who book while imports run.
 const bookersPerRound = 4
+
+// kindBeside is a booking of a slot that nobody else acts on.
+const kindBeside = "beside"
 
 func driveDeadlock(ctx context.Context, env harness.Env) error {
 	var c choices
@@ -268,15 +276,18 @@ func driveDeadlock(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
+	shared := c.Slots[:len(c.Slots)-len(c.Orders)]
 	for round, order := range c.Orders {
 		b := harness.Burst{Name: roundName(round)}
 		for i := range env.Params().Int("imports") {
-			list := reordered(c.Slots, i%2 == 1)
+			list := reordered(shared, i%2 == 1)
 			b.Requests = append(b.Requests, importOf(staffProcess+i, staff(i), list, now, []string{"closed", "open"}[i/2%2], keyOf("import", round)))
 		}
 		for i := range min(bookersPerRound, len(order)) {
-			b.Requests = append(b.Requests, book(i, roundMember(round, i), c.Slots[order[i]].ID, "book"))
+			b.Requests = append(b.Requests, book(i, roundMember(round, i), shared[order[i]].ID, "book"))
 		}
+		alone := c.Slots[len(shared)+round].ID
+		b.Requests = append(b.Requests, as(kindBeside, book(bookersPerRound, roundMember(round, bookersPerRound), alone, "book")))
 		report, _, err := env.Burst(ctx, b)
 		if err != nil {
 			return err

@@ -51,7 +51,7 @@ the first one is over long before the lock timeout.`,
 		},
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("copies")
-			return append(served(), lookupTells(),
+			return append(servedRetried(), lookupTells(),
 				words("answers", "every copy is answered 201", byBurst, fixed(tallies{"copies": {"201": n}, "late": {"201": lateCopies}})),
 				happened("the slot is booked once", map[string]int{"CREATED": 1, "BOOKED": 1}))
 		},
@@ -149,7 +149,7 @@ key of its own the same member then gets the slot.`,
 		},
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("copies")
-			return append(served(), lookupTells(),
+			return append(servedRetried(), lookupTells(),
 				words("answers", "every copy is told that the slot is taken", byBurst, fixed(tallies{"copies": {"409 slot-taken": n}, "late": {"409 slot-taken": lateCopies}})),
 				words("answers.fresh", "with another key the free slot is booked", byKind, fixed(tallies{"fresh": {"201": 1}})),
 				happened("booked, cancelled, booked", map[string]int{"CREATED": 1, "BOOKED": 2, "CANCELLED": 1}))
@@ -170,7 +170,7 @@ changed, and the first answers stand.`,
 		Choose:  chooseSlots(4),
 		Drive:   driveDifferentBody,
 		Checks: func(p harness.Params) []harness.Check {
-			return append(served(), oneOfTwo(p.Int("copies")), lookupTells(),
+			return append(servedRetried(), oneOfTwo(p.Int("copies")), lookupTells(),
 				words("answers.other", "a used key on another target is refused", byKind, fixed(tallies{
 					"other-book": {"422 key-reused": 1}, "other-close": {"422 key-reused": 1}, "other-import": {"422 key-reused": 1},
 					"first-close": {"200": 2}, "first-import": {"200": 2}, kindLookup: {"200": 2},
