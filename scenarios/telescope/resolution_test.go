@@ -1,11 +1,15 @@
 package telescope
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/overbook/overbook/harness"
 )
@@ -233,5 +237,111 @@ func TestStaffCrashPointsAreWhole(t *testing.T) {
 		if !s.HasTag("fault") || !faultName.MatchString(s.Name) || !s.Topology(s.Defaults()).PostgresWire {
 			t.Errorf("%s is not whole", s.Name)
 		}
+	}
+}
+
+// What is stored of staff's requests is looked at by queries, so they are
+// tried on rows: nothing, all of it, and what a torn transaction would leave.
+func TestStaffTracesOnRows(t *testing.T) {
+	conn := openRows(t)
+	flagged := func(r *rowsSQL, id int, state, flag string) {
+		r.slot(id, state, 4, id%40)
+		r.event(id, 1, "CREATED", 0, "", "staff-1")
+		r.book(id, 2, id, "member-1", fmt.Sprint("book-", id))
+		if flag != "gone" {
+			r.active(id, id, "member-1", flag)
+		}
+	}
+	closure := func(r *rowsSQL, id int) {
+		r.event(id, 3, "CLOSED", 0, "", "staff-1")
+		r.event(id, 4, "FLAGGED", id, "member-1", "staff-1")
+	}
+	// imported are the three slots of an import: the first closed of them
+	// closed, of which those that are flagged have their rows of it.
+	imported := func(r *rowsSQL, closed, flags int, answered bool) {
+		for i := range 3 {
+			id, state, flag := 1+i*pointSlots, "open", ""
+			if i < closed {
+				state = "closed"
+			}
+			if i < flags {
+				flag = "open"
+			}
+			if i < 2 {
+				flagged(r, id, state, flag)
+			} else {
+				r.slot(id, state, 1, id%40)
+			}
+			if i < closed {
+				r.event(id, 3, "CLOSED", 0, "", "staff-1")
+			}
+			if i < flags {
+				r.event(id, 4, "FLAGGED", id, "member-1", "staff-1")
+			}
+		}
+		if answered {
+			r.add(`insert into booking_operations values ('staff-1', 'import', 'import-1', 'f', 200, 'application/json', '{}', null, null, 'op-1', '2031-01-01', '2031-01-01')`)
+		}
+	}
+	for name, tc := range map[string]struct {
+		of    tracing
+		rows  func(*rowsSQL)
+		state string
+	}{
+		"not released": {releaseTrace, func(r *rowsSQL) { flagged(r, 1, "closed", "open"); closure(r, 1) }, traceNothing},
+		"released": {releaseTrace, func(r *rowsSQL) {
+			flagged(r, 1, "closed", "gone")
+			closure(r, 1)
+			r.event(1, 5, "CANCELLED", 1, "member-1", "staff-1")
+			r.result("staff-1", "resolve", "k", 200, 1, 1, "op-1", "{}")
+		}, traceWhole},
+		"gone without a word": {releaseTrace, func(r *rowsSQL) { flagged(r, 1, "closed", "gone"); closure(r, 1) }, traceTorn},
+		"not reopened":        {reopeningTrace, func(r *rowsSQL) { flagged(r, 1, "closed", "open"); closure(r, 1) }, traceNothing},
+		"reopened": {reopeningTrace, func(r *rowsSQL) {
+			flagged(r, 1, "open", "")
+			closure(r, 1)
+			r.reopened(1, 5, "k")
+		}, traceWhole},
+		"reopened, still flagged": {reopeningTrace, func(r *rowsSQL) {
+			flagged(r, 1, "open", "open")
+			closure(r, 1)
+			r.reopened(1, 5, "k")
+		}, traceTorn},
+		"not imported":        {importTrace, func(r *rowsSQL) { imported(r, 0, 0, false) }, traceNothing},
+		"imported":            {importTrace, func(r *rowsSQL) { imported(r, 3, 2, true) }, traceWhole},
+		"one of three closed": {importTrace, func(r *rowsSQL) { imported(r, 1, 1, true) }, traceTorn},
+		"two of three closed": {importTrace, func(r *rowsSQL) { imported(r, 2, 2, true) }, traceTorn},
+		"one of two flagged":  {importTrace, func(r *rowsSQL) { imported(r, 3, 1, true) }, traceTorn},
+		"nothing is flagged":  {importTrace, func(r *rowsSQL) { imported(r, 3, 0, true) }, traceTorn},
+		"no result":           {importTrace, func(r *rowsSQL) { imported(r, 3, 2, false) }, traceTorn},
+		"a result alone":      {importTrace, func(r *rowsSQL) { imported(r, 0, 0, true) }, traceTorn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tx, err := conn.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(t.Context(), build(tc.rows)); err != nil {
+				t.Fatal(err)
+			}
+			rows, err := tx.Query(t.Context(), tc.of.sql, int64(1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToMap)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := trace{What: tc.of.what, Slot: 1, Parts: map[string]int{}}
+			for part, v := range found {
+				if n, err := strconv.Atoi(fmt.Sprint(v)); err == nil {
+					got.Parts[part] = n
+				}
+			}
+			if got.state() != tc.state {
+				t.Errorf("%s: %s, want %s", got, got.state(), tc.state)
+			}
+		})
 	}
 }
