@@ -153,7 +153,6 @@ func (s *session) see(kind byte, body []byte) destination {
 	to := destination{exchange: e, answer: e.answer}
 	if aside {
 		to.aside, to.notice = e.unit == nil, kind == 'N'
-		to.dropped = e.quiet && kind == 'N'
 		return to
 	}
 	e.take(s, kind, body)

@@ -13,7 +13,6 @@ type exchange struct {
 	end    byte  // as of a unit
 	items  []item
 	answer *answer       // collects it; nil: it goes on to the server under test as it comes
-	quiet  bool          // notices in the answer are dropped: they are about a command of our own
 	copies chan struct{} // told that Postgres wants the data of a COPY; with an answer only
 
 	cursor  int  // items answered

@@ -360,6 +360,41 @@ func TestNthAndOrderOfFaults(t *testing.T) {
 	}
 }
 
+// What fails by itself is not executed, and an error needs none put in.
+func TestFaultsAndStatementsThatFail(t *testing.T) {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		x := startWorld(t)
+		conn := x.dial(mode)
+		must(t, autocommit(limit(t), conn))
+		after := x.inject("drop at after-statement(insert)")
+		before := x.inject("drop at before-commit(insert)")
+		committed := x.inject("drop at after-commit(insert)")
+		if err := autocommit(limit(t), conn); code(err) != "23505" {
+			t.Errorf("err = %v", err)
+		}
+		for _, in := range []harness.Injected{after, before, committed} {
+			in.Heal()
+		}
+		exec(t, conn, "begin")
+		if err := autocommit(limit(t), conn); code(err) != "23505" {
+			t.Errorf("err = %v", err)
+		}
+		failed := x.inject("error 40001 at before-statement(insert)")
+		rolledBack := x.inject("error 40001 at before-commit(insert)")
+		if err := autocommit(limit(t), conn); code(err) != "25P02" {
+			t.Errorf("in a failed transaction: %v", err)
+		}
+		_, err := conn.Exec(limit(t), "commit")
+		must(t, err)
+		for _, in := range []harness.Injected{after, before, committed, failed, rolledBack} {
+			if s := in.Strikes(); len(s) != 0 {
+				t.Errorf("strikes %+v", s)
+			}
+		}
+		checkRecord(t, x)
+	}
+}
+
 func TestAwaitSaysWhatItWaitsFor(t *testing.T) {
 	x := startWorld(t)
 	in := x.inject("drop at before-commit(never, 2)")

@@ -183,9 +183,9 @@ func (p *passage) copyIn(e *exchange) error {
 }
 
 // command has Postgres do something of our own.
-func (p *passage) command(sql string, quiet bool) (*answer, error) {
+func (p *passage) command(sql string) (*answer, error) {
 	a := &answer{}
-	return a, p.ask(&exchange{end: 'Q', answer: a, quiet: quiet}, queryFrame(sql))
+	return a, p.ask(&exchange{end: 'Q', answer: a}, queryFrame(sql))
 }
 
 // whole lets the unit run without taking it apart, and holds its answer.

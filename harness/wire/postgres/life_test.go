@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -307,6 +310,40 @@ func TestHundredSessions(t *testing.T) {
 		t.Errorf("%d failed, %d payments", n, got)
 	}
 	checkRecord(t, x)
+}
+
+func TestPostgresThatEndsAnIdleConnection(t *testing.T) {
+	x := startWorld(t)
+	f := raw(t, x.URL("sut-1"))
+	if n := x.count("select count(*) from (select pg_terminate_backend(pid) from pg_stat_activity where application_name = current_setting('application_name') and pid <> pg_backend_pid()) x"); n != 1 {
+		t.Fatalf("%d backends", n)
+	}
+	f.until(t, 'E')
+	if _, err := f.conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestUnixSocket(t *testing.T) {
+	conn := connect(t, shared, pgx.QueryExecModeExec)
+	var dir, port string
+	must(t, conn.QueryRow(limit(t), "select split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port')").Scan(&dir, &port))
+	if dir == "" {
+		t.Skip("this Postgres has no unix socket")
+	}
+	if _, err := os.Stat(filepath.Join(dir, ".s.PGSQL."+port)); err != nil {
+		t.Skip(err)
+	}
+	u, err := url.Parse(shared)
+	must(t, err)
+	u.Host, u.RawQuery = "", url.Values{"host": {dir}, "port": {port}}.Encode()
+	x := startWorld(t, func(c *pgwire.Config) { c.Target = u.String() })
+	through := x.dial(pgx.QueryExecModeExec)
+	exec(t, through, "select 1")
+	x.inject("drop at before-statement")
+	if _, err := through.Exec(limit(t), "select 1"); err == nil {
+		t.Error("answered")
+	}
 }
 
 // When Postgres ends a connection, the server hears Postgres' last word, also

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -170,6 +171,10 @@ func TestMeetingLeftByOne(t *testing.T) {
 		t.Errorf("%+v, %v", report, err)
 	}
 	all.Wait()
+	units := slices.DeleteFunc(x.Units(), func(u harness.Unit) bool { return u.Fault == "" })
+	if len(units) != 3 { // the one that left, and the two that met
+		t.Errorf("units that came:\n%s", show(units))
+	}
 	if n := x.count("select count(*) from payments where note = 'first'"); n != 0 {
 		t.Error("what the dead one began is committed")
 	}

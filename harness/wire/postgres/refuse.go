@@ -115,7 +115,7 @@ func (p *passage) failWith(e errorBody, statement int, instead string) error {
 			r.Forwarded = p.wire.ledger.now()
 		}
 	})
-	ended, err := p.command(instead, true)
+	ended, err := p.command(instead)
 	if ended.at == 0 {
 		return err
 	}
@@ -169,7 +169,7 @@ func (p *passage) failCommit(v verdict) error {
 
 // failWrapped fails a query around which we put BEGIN and COMMIT.
 func (p *passage) failWrapped(e errorBody, at int) error {
-	ended, err := p.command("ROLLBACK", true)
+	ended, err := p.command("ROLLBACK")
 	if ended.at == 0 {
 		return err
 	}

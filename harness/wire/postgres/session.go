@@ -168,7 +168,9 @@ func (s *session) sever(why string) {
 	for _, c := range conns {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			_ = tcp.SetLinger(0)
-			_ = tcp.Close()
+		}
+		if c != nil {
+			_ = c.Close()
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (p *passage) first() error {
 	case splitText:
 		bytes = queryFrame(p.u.query[:p.cut.offset])
 	case splitWrap:
-		begun, err := p.command("BEGIN", true)
+		begun, err := p.command("BEGIN")
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (p *passage) unwrap() error {
 	if p.answer.failed {
 		command = "ROLLBACK"
 	}
-	ended, err := p.command(command, p.answer.failed)
+	ended, err := p.command(command)
 	if ended.at == 0 {
 		return err
 	}

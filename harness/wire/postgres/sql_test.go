@@ -112,7 +112,7 @@ func texts(list []*statement) []string {
 func TestStatusOfATransaction(t *testing.T) {
 	type step struct {
 		sql, tag string
-		ready    byte
+		ready    byte // 0: behind a Flush
 	}
 	for name, c := range map[string]struct {
 		steps []step
@@ -125,13 +125,14 @@ func TestStatusOfATransaction(t *testing.T) {
 		"by flush":         {[]step{{"insert", "INSERT 0 1", 0}, {"insert", "INSERT 0 1", 0}, {"", "", 'I'}}, "T1 T1 I1c"},
 		"by flush, failed": {[]step{{"insert", "INSERT 0 1", 0}, {"insert", "", 0}, {"", "", 'I'}}, "T1 E1 I1"},
 		"begin by flush":   {[]step{{"begin", "BEGIN", 0}, {"", "", 'T'}, {"commit", "COMMIT", 0}, {"", "", 'I'}}, "T1 T1 I1c I0"},
+		"prepare, failed":  {[]step{{"begin", "BEGIN", 'T'}, {"", "failed", 0}, {"", "", 'E'}}, "T1 E1 E1"},
 		"savepoint":        {[]step{{"begin", "BEGIN", 'T'}, {"rollback to a", "ROLLBACK", 'T'}, {"prepare transaction 'x'", "PREPARE TRANSACTION", 'I'}}, "T1 T1 I1"},
 	} {
 		tx, numbers := transaction{status: 'I'}, 0
 		number := func() int { numbers++; return numbers }
 		var got []string
 		for _, s := range c.steps {
-			u := &unit{}
+			u := &unit{failed: s.tag == "failed"}
 			if s.sql != "" {
 				x := execution{statement: newStatement(s.sql, false), done: s.tag != "", tag: s.tag}
 				if s.tag == "" {
