@@ -5,7 +5,7 @@ OUT   ?= runs
 BIN   := bin/overbook
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup race test lint demo doctor bench suite20 mutants test-docker amplify clean
+.PHONY: help build setup race test lint demo doctor bench bench-wire suite20 mutants test-docker amplify clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ amplify: setup ## the table again with 50 rounds; README and reports/published/ 
 
 bench: setup ## spread of a burst against the floor, beside other clients (measure alone)
 	@$(GO) test ./harness/wire/http -run '^TestBurstSpread$$' -count=1 -v -timeout 20m -spread.rounds=60 -spread.publish=$(CURDIR)/reports/published
+
+bench-wire: setup ## what the Postgres wire costs: throughput through it against without it (measure alone)
+	@$(GO) test ./harness/wire/postgres -run '^$$' -bench PassThrough -benchtime 20000x -count 5 | scripts/wire-table.sh reports/published/postgres-wire.md
 
 suite20: setup ## the race suite twenty times: no FAIL, no UNKNOWN
 	@$(BIN) run --repeat 20 --out $(OUT)

@@ -85,6 +85,7 @@ func (f Fault) String() string {
 		b.WriteString(" " + f.Code)
 	case ActionDelay:
 		b.WriteString(" " + f.Delay.String())
+	case ActionKill, ActionStop, ActionDrop, ActionHold:
 	}
 	b.WriteString(" at " + string(f.At))
 	switch {
