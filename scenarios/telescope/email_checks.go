@@ -160,6 +160,48 @@ func (r mailRules) problemOf(l *letter) string {
 	return ""
 }
 
+// waitingSubject marks the note that events were left after a long wait.
+const waitingSubject = "events are left"
+
+// parkedInTime is the other side of T-I8, which no rest has to be waited for:
+// there is none as long as an event is tried for ever, or waits behind one
+// that is parked.
+func parkedInTime(refused string, attempts int) harness.Check {
+	const doc = "an event that the provider refuses is given up after its attempts, and the later ones of its slot wait for it no longer"
+	return funcCheck("T-I8.parked", doc, "email_checks.go", false, func(rec harness.Record) harness.Verdict {
+		letters, _, ok := lettersOf(rec)
+		if !ok {
+			return harness.Undecided(harness.ReasonEnvironment, "the events, the deliveries or the provider's ledger could not be read")
+		}
+		waited := slices.ContainsFunc(rec.History.Events, func(e harness.Event) bool { return e.Kind == harness.EventNote && e.Subject == waitingSubject })
+		parked := map[float64]*letter{} // by slot
+		for _, l := range letters {
+			if l.parked {
+				parked[l.slot] = l
+			}
+		}
+		var wrong []harness.Evidence
+		for _, l := range letters {
+			problem, before := "", parked[l.slot]
+			if l.kind == refused && l.calls > attempts {
+				problem = fmt.Sprintf("it was sent %d times, at most %d are allowed", l.calls, attempts)
+			} else if waited && before != nil && before.seq < l.seq && !l.delivered && !l.parked && l.calls == 0 {
+				problem = fmt.Sprintf("it was never sent, behind the parked %s", before.kind)
+			}
+			if problem != "" {
+				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("event %s, %s of slot %.0f: %s", l.id, l.kind, l.slot, problem)})
+			}
+		}
+		switch {
+		case len(wrong) > 0:
+			return harness.Violated(few(wrong), "%s: %d are not so; %s", doc, len(wrong), wrong[0].Text)
+		case len(parked) == 0 || waited:
+			return harness.Undecided(harness.ReasonVacuous, "%d slots have a parked event; more was to come, or be left: %t", len(parked), waited)
+		}
+		return harness.Passed("%s: %d parked", doc, len(parked))
+	})
+}
+
 // mailsInOrder: the mails of one slot reached the provider in the order of its
 // history. The ledger is in the order of the first deliveries.
 func mailsInOrder() harness.Check {

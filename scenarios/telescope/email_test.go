@@ -82,6 +82,29 @@ func refuseFlagged(r *harness.Record) {
 	tableOf(*r, "table:email_deliveries", r.Rows["table:email_deliveries"].Rows[0])
 }
 
+func TestParkedInTime(t *testing.T) {
+	rec := mailed()
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Unknown, "0 slots have a parked event")
+	refuseFlagged(&rec)
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Pass, "1 parked")
+	rec.Upstream = append(rec.Upstream, rec.Upstream[1])
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Failed, "it was sent 2 times, at most 1")
+
+	rec = mailed()
+	refuseFlagged(&rec)
+	rows := rec.Rows["table:outbox"].Rows
+	left := maps.Clone(rows[0]) // a later one, that nobody sent
+	left["event_id"], left["seq"], left["delivered_at"] = "e-4", 5.0, nil
+	tableOf(rec, "table:outbox", append(rows, left)...)
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Pass, "1 parked") // it may be under way
+	rec.History.Events = []harness.Event{{Kind: harness.EventNote, Subject: waitingSubject}}
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Failed, "never sent, behind the parked FLAGGED")
+	tableOf(rec, "table:outbox", rows...)
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Unknown, "or be left: true")
+	delete(rec.Rows, "ledger:email")
+	wantStatus(t, parkedInTime("FLAGGED", 1), rec, harness.Unknown, "could not be read")
+}
+
 func TestMailsInOrder(t *testing.T) {
 	rec := mailed()
 	wantStatus(t, mailsInOrder(), rec, harness.Pass, "1")
