@@ -104,6 +104,7 @@ func drive(t *testing.T, x *world, fails, name string, args, env []string) strin
 }
 
 func TestNodePostgres(t *testing.T) {
+	t.Parallel()
 	skipDrivers(t)
 	modules := nodeModules(t)
 	for _, split := range []bool{false, true} {
@@ -131,6 +132,7 @@ func TestNodePostgres(t *testing.T) {
 }
 
 func TestJDBC(t *testing.T) {
+	t.Parallel()
 	skipDrivers(t)
 	if _, err := os.Stat(jdbcDriver); err != nil {
 		t.Skip("no " + jdbcDriver + ": install libpostgresql-jdbc-java to try pgjdbc through the wire")

@@ -19,6 +19,7 @@ import (
 
 // A COPY that an Execute began: Postgres passes over the first Sync.
 func TestCopyByExecute(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []string{"", "delay 1ms at after-commit", "delay 1ms at before-statement"} {
 		x := startWorld(t)
 		if fault != "" {
@@ -224,8 +225,8 @@ func TestNamesOfPreparedStatements(t *testing.T) {
 	run("c")
 	send(&pgproto3.Parse{Query: "select 6"})
 	run("")
-	send(&pgproto3.Parse{Query: "select $1", ParameterOIDs: []uint32{23}})
-	send(&pgproto3.Bind{DestinationPortal: "p", ParameterFormatCodes: []int16{1}, Parameters: [][]byte{{0, 0, 0, 7}}}, &pgproto3.Execute{Portal: "p"})
+	send(&pgproto3.Parse{Query: "select $1, $2", ParameterOIDs: []uint32{23, 23}})
+	send(&pgproto3.Bind{DestinationPortal: "p", ParameterFormatCodes: []int16{1}, Parameters: [][]byte{{0, 0, 0, 7}, {0, 0, 0, 8}}}, &pgproto3.Execute{Portal: "p"})
 	send(&pgproto3.Execute{Portal: "p"}) // it ended with the transaction
 	f.SendQuery(&pgproto3.Query{String: `set standard_conforming_strings = off`})
 	must(t, f.Flush())
@@ -238,7 +239,7 @@ func TestNamesOfPreparedStatements(t *testing.T) {
 		"deallocate a -> DEALLOCATE", `unknown prepared statement "a" -> 26000`,
 		"prepare a as select 4 -> PREPARE", "prepare c as select 5 -> PREPARE", "select 4 -> SELECT 1",
 		"discard all -> DISCARD ALL", `unknown prepared statement "c" -> 26000`, "select 6 -> SELECT 1",
-		"select $1 [7] -> SELECT 1", `unknown portal "p" -> 34000`, "set standard_conforming_strings = off -> SET", `select '\'; x' -> SELECT 1`, "select 8 -> SELECT 1",
+		"select $1, $2 [7 8] -> SELECT 1", `unknown portal "p" -> 34000`, "set standard_conforming_strings = off -> SET", `select '\'; x' -> SELECT 1`, "select 8 -> SELECT 1",
 	}
 	if diff := cmp.Diff(want, statements(x.Units())); diff != "" {
 		t.Errorf("record (-want +got):\n%s", diff)
@@ -246,6 +247,7 @@ func TestNamesOfPreparedStatements(t *testing.T) {
 }
 
 func TestPipelines(t *testing.T) {
+	t.Parallel()
 	for fault, want := range map[string]int{"": 297, "delay 1ms at after-commit": 297, "hold at before-statement(nothing such)": 297, "error 40001 at before-statement(insert, 7)": 296, "error 40001 at before-commit(insert, 70)": 296} {
 		x := startWorld(t)
 		conn := x.dial(pgx.QueryExecModeExec)
@@ -350,6 +352,7 @@ func TestErrorInFlushUnits(t *testing.T) {
 
 // The error is that of the statement meant; what is before it is executed.
 func TestErrorInTheMiddle(t *testing.T) {
+	t.Parallel()
 	for _, s := range shapes {
 		if !strings.Contains(s.name, "batch") && !strings.Contains(s.name, "query") {
 			continue
@@ -384,6 +387,7 @@ func TestErrorInTheMiddle(t *testing.T) {
 }
 
 func TestFunctionCalls(t *testing.T) {
+	t.Parallel()
 	for fault, want := range map[string]string{
 		"": "VZ", "delay 1ms at before-statement(function call)": "VZ", "delay 1ms at after-commit": "VZ", "delay 1ms at after-statement": "VZ",
 		"error 40001 at before-statement": "EZ", "error 40001 at before-commit": "EZ",

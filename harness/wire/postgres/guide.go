@@ -88,9 +88,7 @@ func (p *passage) encounter(m harness.Moment, statements int) encounter {
 }
 
 func (p *passage) wanted(m harness.Moment, statements int) bool {
-	e := p.encounter(m, statements)
-	e.ahead = true
-	return p.wire.wanted(e)
+	return p.wire.wanted(p.encounter(m, statements))
 }
 
 // at lets who waits for the unit at the moment act, and tells how it goes on.

@@ -18,7 +18,6 @@ type encounter struct {
 	unit       *unit
 	moment     harness.Moment
 	aborted    bool     // the transaction has failed already
-	ahead      bool     // before it is known what becomes of it
 	statements int      // so many of the unit's statements come into question, at a statement's moment
 	texts      []string // of the transaction's statements, at a commit's moment
 	explicit   bool     // there is a COMMIT in the unit,
@@ -105,9 +104,6 @@ func (e encounter) match(test func(string) bool) (statement int, ok bool) {
 		return e.about(), slices.ContainsFunc(e.texts, test)
 	}
 	for i, x := range e.unit.executions[:e.statements] {
-		if e.moment == harness.AfterStatement && !e.ahead && (!x.done || x.code != "") {
-			continue
-		}
 		if test(x.statement.match) {
 			return i, true
 		}

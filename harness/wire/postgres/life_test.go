@@ -71,6 +71,7 @@ func TestPostgresThatIsNotThere(t *testing.T) {
 }
 
 func TestCloseWithUnitsThatAreHeld(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"before-statement", "after-statement", "before-commit", "after-commit"} {
 		for _, s := range []shape{shapes[2], shapes[3]} {
 			x := startWorld(t)
@@ -99,6 +100,7 @@ func TestCloseWithUnitsThatAreHeld(t *testing.T) {
 // A server that dies while its unit is held: the unit is let go, and never
 // reaches Postgres.
 func TestServerThatLeavesWhileItsUnitIsHeld(t *testing.T) {
+	t.Parallel()
 	for _, m := range bookingMoments {
 		for _, s := range []shape{shapes[2], shapes[3], shapes[4]} {
 			x := startWorld(t)
@@ -124,6 +126,25 @@ func TestServerThatLeavesWhileItsUnitIsHeld(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What a dying server sent behind a unit that is held doesn't get through
+// either.
+func TestPipelineBehindAUnitThatIsHeld(t *testing.T) {
+	x := startWorld(t)
+	in := x.inject("hold at before-statement(first)")
+	f := raw(t, x.URL("sut-1"))
+	f.SendQuery(&pgproto3.Query{String: "insert into payments (note) values ('first')"})
+	f.SendQuery(&pgproto3.Query{String: "insert into payments (note) values ('second')"})
+	must(t, f.Flush())
+	if _, err := in.Await(limit(t), patience); err != nil {
+		t.Fatal(err)
+	}
+	must(t, f.conn.Close())
+	x.gone()
+	if n := x.count("select count(*) from payments"); n != 0 {
+		t.Errorf("%d payments", n)
 	}
 }
 
@@ -270,6 +291,7 @@ func TestMessagesThatAreNone(t *testing.T) {
 }
 
 func TestHundredSessions(t *testing.T) {
+	t.Parallel()
 	x := startWorld(t)
 	x.inject("error 40001 at before-commit(update, 7)")
 	x.inject("delay 1ms at before-commit(insert)")
@@ -349,6 +371,7 @@ func TestUnixSocket(t *testing.T) {
 // When Postgres ends a connection, the server hears Postgres' last word, also
 // where its unit is held.
 func TestPostgresThatEndsTheConnection(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []string{"", "hold at before-statement(sleep)", "delay 1ms at after-statement(sleep)", "delay 1ms at after-commit(sleep)"} {
 		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 			x := startWorld(t)

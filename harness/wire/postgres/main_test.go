@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/clock"
@@ -26,7 +27,8 @@ const patience = 20 * time.Second // for what must happen, on a busy machine
 
 var (
 	postgres *provision.Postgres
-	shared   string // URL of a database in which each world has a schema of its own
+	shared   string        // URL of a database in which each world has a schema of its own
+	homes    *pgxpool.Pool // to there
 	made     atomic.Int64
 )
 
@@ -52,6 +54,11 @@ func run(m *testing.M) int {
 		return 1
 	}
 	shared = db.URL
+	if homes, err = pgxpool.New(context.Background(), shared); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer homes.Close()
 	return m.Run()
 }
 
@@ -65,7 +72,8 @@ create table payments (id int generated always as identity primary key, note tex
 // A world is a schema of its own with a wire in front of it.
 type world struct {
 	t      *testing.T
-	direct string // URL around the wire
+	direct string    // URL around the wire
+	around *pgx.Conn // to there, once it is needed
 	clock  clock.Clock
 	*pgwire.Wire
 
@@ -127,11 +135,7 @@ func startWorld(t *testing.T, change ...func(*pgwire.Config)) *world {
 func home(tb testing.TB) string {
 	tb.Helper()
 	name := fmt.Sprintf("world_%d", made.Add(1))
-	ctx := limit(tb)
-	conn, err := pgx.Connect(ctx, shared)
-	must(tb, err)
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, fmt.Sprintf("create schema %s; set search_path to %s; %s", name, name, schema))
+	_, err := homes.Exec(limit(tb), fmt.Sprintf("create schema %s; set search_path to %s; %s; reset search_path", name, name, schema))
 	must(tb, err)
 	u, err := url.Parse(shared)
 	must(tb, err)
@@ -227,12 +231,11 @@ func exec(tb testing.TB, conn *pgx.Conn, sql string, args ...any) {
 // count asks the database around the wire.
 func (x *world) count(sql string, args ...any) int {
 	x.t.Helper()
-	ctx := limit(x.t)
-	conn, err := pgx.Connect(ctx, x.direct)
-	must(x.t, err)
-	defer conn.Close(ctx)
+	if x.around == nil {
+		x.around = connect(x.t, x.direct, pgx.QueryExecModeExec)
+	}
 	var n int
-	must(x.t, conn.QueryRow(ctx, sql, args...).Scan(&n))
+	must(x.t, x.around.QueryRow(limit(x.t), sql, args...).Scan(&n))
 	return n
 }
 

@@ -94,6 +94,7 @@ func TestTransactionInOneUnit(t *testing.T) {
 }
 
 func TestCopyIsHeldAndFinished(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"before-statement(copy)", "before-commit(copy)", "after-commit(copy)"} {
 		x := startWorld(t)
 		conn := x.dial(pgx.QueryExecModeExec)
@@ -246,7 +247,8 @@ func TestReplicationPassesBlindly(t *testing.T) {
 func TestPasswords(t *testing.T) {
 	x := startWorld(t)
 	admin := connect(t, x.direct, pgx.QueryExecModeExec)
-	for method, name := range map[string]string{"scram-sha-256": "wire_scram", "password": "wire_password", "md5": "wire_md5"} {
+	run := fmt.Sprintf("_%d", made.Add(1)) // roles are the cluster's
+	for method, name := range map[string]string{"scram-sha-256": "wire_scram" + run, "password": "wire_password" + run, "md5": "wire_md5" + run} {
 		exec(t, admin, fmt.Sprintf("set password_encryption = '%s'", strings.Replace(method, "password", "scram-sha-256", 1)))
 		exec(t, admin, fmt.Sprintf("create role %s login password 'secret'", name))
 	}
@@ -258,9 +260,9 @@ func TestPasswords(t *testing.T) {
 		exec(t, admin, fmt.Sprintf(`copy (select line from hba) to '%s' with (format csv, delimiter e'\x01', quote e'\x02')`, file))
 		exec(t, admin, "select pg_reload_conf()")
 	}()
-	exec(t, admin, fmt.Sprintf(`copy (select 'host all wire_scram all scram-sha-256' union all select 'host all wire_password all password' union all select 'host all wire_md5 all md5' union all select line from hba) to '%s' with (format csv, delimiter e'\x01', quote e'\x02')`, file))
+	exec(t, admin, fmt.Sprintf(`copy (select 'host all wire_scram%[2]s all scram-sha-256' union all select 'host all wire_password%[2]s all password' union all select 'host all wire_md5%[2]s all md5' union all select line from hba) to '%[1]s' with (format csv, delimiter e'\x01', quote e'\x02')`, file, run))
 	exec(t, admin, "select pg_reload_conf()")
-	for _, name := range []string{"wire_scram", "wire_password", "wire_md5"} {
+	for _, name := range []string{"wire_scram" + run, "wire_password" + run, "wire_md5" + run} {
 		for password, want := range map[string]string{"secret": "", "wrong": "28P01"} {
 			config, err := pgx.ParseConfig(x.URL("sut-1"))
 			must(t, err)
