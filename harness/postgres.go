@@ -86,11 +86,10 @@ func (t *Transaction) add(u Unit) {
 		t.Op = u.Op
 	}
 	switch {
+	case u.Committed: // also where the next one was begun with it
+		t.Closing, t.Ended, t.Outcome = u.Forwarded, u.Answered, "commit"
 	case u.After == "I": // Postgres' answer was read, whether or not it was delivered
 		t.Closing, t.Ended, t.Outcome = u.Forwarded, u.Answered, "rollback"
-		if u.Committed {
-			t.Outcome = "commit"
-		}
 	case u.Err != "":
 		t.Closing, t.Ended, t.Outcome = max(u.Forwarded, u.Arrived), max(u.Answered, u.Forwarded, u.Arrived), "lost"
 	}
