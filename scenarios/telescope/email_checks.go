@@ -166,7 +166,7 @@ const waitingSubject = "events are left"
 // parkedInTime is the other side of T-I8, which no rest has to be waited for:
 // there is none as long as an event is tried for ever, or waits behind one
 // that is parked.
-func parkedInTime(refused string, attempts int) harness.Check {
+func parkedInTime(refused string, attempts int) harness.Check { //nolint:unparam // which kind is refused is the scenario's word
 	const doc = "an event that the provider refuses is given up after its attempts, and the later ones of its slot wait for it no longer"
 	return funcCheck("T-I8.parked", doc, "email_checks.go", false, func(rec harness.Record) harness.Verdict {
 		letters, _, ok := lettersOf(rec)
