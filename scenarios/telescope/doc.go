@@ -30,6 +30,7 @@ func All() []harness.Scenario { return slices.Concat(races(), faults(), staffCra
 func races() []harness.Scenario {
 	list := []harness.Scenario{
 		twoMembersOneSlot(), onReplicas(twoMembersOneSlot(), "two members book one slot at two of three replicas"),
+		twoMembersInOrder(),
 		hundredOnOneSlot(), onReplicas(hundredOnOneSlot(), "a hundred members book one slot at three replicas"),
 		bookingVersusClosure(), onReplicas(bookingVersusClosure(), "a booking and a closure meet at different replicas, many slots at once"),
 		forcedOrder(bookingFirst), forcedOrder(closureFirst),

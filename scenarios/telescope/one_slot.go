@@ -61,6 +61,54 @@ slot, the other 409 slot-taken; there is one reservation, one BOOKED in the hist
 	})
 }
 
+// Kinds of the two who book in a known order.
+const (
+	kindFirst  = "first"
+	kindSecond = "second"
+)
+
+func twoMembersInOrder() harness.Scenario {
+	return scenario(harness.Scenario{
+		Name:  "telescope/two-members-one-slot@in-order",
+		Title: "two members wait for the same slot, one behind the other",
+		Doc: `A session of ours holds the slot's row. The first member's booking is sent and seen waiting, then the second one's, then the row is let go. Whatever each of
+them had looked up before it waited is out of date for the second: the first is answered 201, the second 409 slot-taken, in every round.`,
+		Sources: []string{"T-I1", "T-I10", "T-M1", "T-M2"},
+		Params:  []harness.Param{with(paramRounds, "3"), paramReplicas},
+		Rounds:  rounds,
+		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
+			return choices{Slots: slotsOfOneMonth(rng, p.Int("rounds"))}, nil
+		},
+		Drive: driveTwoInOrder,
+		Checks: func(p harness.Params) []harness.Check {
+			n := p.Int("rounds")
+			return append(served(),
+				words("answers", "the first is answered 201, the second 409 slot-taken", byKind, fixed(tallies{kindFirst: {"201": n}, kindSecond: {"409 slot-taken": n}})),
+				happened("each slot is booked once", map[string]int{"CREATED": n, "BOOKED": n}))
+		},
+		Latency: kindFirst,
+	}, map[string]string{"TELESCOPE_LOCK_TIMEOUT": "10s", "TELESCOPE_STATEMENT_TIMEOUT": "15s"})
+}
+
+func driveTwoInOrder(ctx context.Context, env harness.Env) error {
+	c, err := chosen(ctx, env)
+	if err != nil {
+		return err
+	}
+	queued := 0
+	for round, s := range c.Slots {
+		n, err := inOrder(ctx, env, s.ID, []harness.Request{
+			as(kindFirst, book(0, roundMember(round, 0), s.ID, "book")), as(kindSecond, book(1, roundMember(round, 1), s.ID, "book")),
+		})
+		if err != nil {
+			return err
+		}
+		queued += n
+	}
+	env.Witness("queued", float64(2*len(c.Slots)), float64(queued), "requests that were seen waiting for the slot's row, one after the other, while we held it")
+	return nil
+}
+
 func hundredOnOneSlot() harness.Scenario {
 	return oneSlotScenario(harness.Scenario{
 		Name:  "telescope/hundred-on-one-slot",
