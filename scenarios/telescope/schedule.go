@@ -25,9 +25,10 @@ func staleSchedule() harness.Scenario {
 		Name:  "telescope/stale-schedule",
 		Title: "the public schedule still shows a slot as free that was just booked or closed",
 		Doc: `Right after each booking another member reads the day's schedule, which is a projection refreshed once a second, and books what it shows as free: that
-costs a rejected attempt and nothing else. Then a slot is closed. Every schedule that is asked for more than five seconds after a change
+costs a rejected attempt and nothing else. Then a slot is closed, reopened and closed,
+and reading the slot itself, which is authoritative, must show each of that at once. Every schedule that is asked for more than five seconds after a change
 must show it, none may call itself stale, and none names anybody.`,
-		Sources: []string{"T-I7", "T-I9", "T-M17"},
+		Sources: []string{"T-I7", "T-I9", "T-I12", "T-M17", "T-M34"},
 		Params:  []harness.Param{{Name: "slots", Kind: harness.IntParam, Default: "6", Min: 2, Max: 48, Doc: "slots of the day; the last is closed, the others are booked"}, paramReplicas},
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			n := p.Int("slots")
@@ -40,8 +41,8 @@ must show it, none may call itself stale, and none names anybody.`,
 		Drive: driveStale,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int("slots")
-			return append(served(), scheduleIsFresh(), words("answers", "who books what only the schedule shows as free is told that it is taken", byKind, fixed(tallies{
-				kindBook: {"201": n - 1}, "late-book": {"409 slot-taken": n - 1}, kindClose: {"200": 1},
+			return append(served(), scheduleIsFresh(), linearizable(), words("answers", "who books what only the schedule shows as free is told that it is taken", byKind, fixed(tallies{
+				kindBook: {"201": n - 1}, "late-book": {"409 slot-taken": n - 1}, kindClose: {"200": 2}, kindReopen: {"200": 1},
 			})))
 		},
 	}, map[string]string{"TELESCOPE_PROJECTION_INTERVAL": "1s"})
@@ -66,13 +67,23 @@ func driveStale(ctx context.Context, env harness.Env) error {
 		stale += int(count(seen[s.ID] == "free"))
 		env.Do(ctx, as("late-book", book(1000+i, member(1000+i), s.ID, "book")))
 	}
-	env.Do(ctx, closeSlot(staffProcess, staff(0), c.Slots[last].ID, "close"))
+	closeAndRead(ctx, env, c.Slots[last].ID)
 	if err := caughtUp(ctx, env); err != nil {
 		return err
 	}
 	env.Do(ctx, schedule(2000, member(2000), c.Slots[0], now))
 	env.Witness("stale_reads", 1, float64(stale), "schedules that showed a slot as free whose booking had been answered")
 	return nil
+}
+
+// closeAndRead has a slot closed, reopened and closed again, and reads it after
+// each: three times what the schedule, refreshed once a second, hardly shows yet.
+func closeAndRead(ctx context.Context, env harness.Env, id int64) {
+	by := staff(0)
+	for i, request := range []func(int, string, int64, string) harness.Request{closeSlot, reopenSlot, closeSlot} {
+		env.Do(ctx, request(staffProcess, by, id, keyOf("change", i)))
+		env.Do(ctx, readSlot(2000, member(2000), id))
+	}
 }
 
 // shownIn gives the state of each slot in an answered schedule.
