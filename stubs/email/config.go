@@ -1,16 +1,13 @@
 package email
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
-)
 
-const maxLatency = 30 * time.Second // of one call
+	"github.com/overbook/overbook/stubs/double"
+)
 
 // Modes of the provider.
 const (
@@ -38,25 +35,8 @@ type settings struct {
 	latency   time.Duration
 }
 
-// readConfig decodes and validates a change; unknown fields are refused.
-func readConfig(r io.Reader) (Config, error) {
-	text, err := io.ReadAll(io.LimitReader(r, 1<<20))
-	if err != nil {
-		return Config{}, err
-	}
-	var c Config
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Config{}, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Config{}, errors.New("there is something after the JSON object")
-	}
-	return c, c.validate()
-}
-
-func (c Config) validate() error {
+// Validate says all that is wrong with a change.
+func (c Config) Validate() error {
 	var errs []error
 	if c.Mode != "" && c.Mode != Up && c.Mode != Down {
 		errs = append(errs, fmt.Errorf("mode: %q is neither up nor down", c.Mode))
@@ -71,7 +51,7 @@ func (c Config) validate() error {
 			}
 		}
 	}
-	if most := float64(maxLatency / time.Millisecond); c.LatencyMS != nil && (*c.LatencyMS < 0 || *c.LatencyMS > most) {
+	if most := float64(double.MaxWait / time.Millisecond); c.LatencyMS != nil && (*c.LatencyMS < 0 || *c.LatencyMS > most) {
 		errs = append(errs, fmt.Errorf("latency_ms: %g is not between 0 and %g", *c.LatencyMS, most))
 	}
 	return errors.Join(errs...)
@@ -89,7 +69,7 @@ func (s *settings) apply(c Config) {
 		s.refused = slices.Clone(*c.RefuseKinds)
 	}
 	if c.LatencyMS != nil {
-		s.latency = time.Duration(*c.LatencyMS * float64(time.Millisecond))
+		s.latency = double.Millis(*c.LatencyMS)
 	}
 }
 

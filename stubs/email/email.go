@@ -3,18 +3,14 @@ package email
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/stubs/double"
 )
-
-// endpoint is the one call of the provider.
-const endpoint = "POST /messages"
 
 // A Message is what a caller hands over.
 type Message struct {
@@ -34,121 +30,66 @@ type Entry struct {
 	AtMS       float64 `json:"at_ms"`      // of the first delivery, since the double was made
 }
 
-// Stats are what the double counted, by "METHOD /path". Calls to control
-// paths are not in it.
-type Stats struct {
-	Calls       map[string]int `json:"calls"`         // that arrived
-	MaxInFlight map[string]int `json:"max_in_flight"` // at the same time
-	Decisions   map[string]int `json:"decisions"`     // by "METHOD /path status word"
-}
-
-// double is the provider. Everything is guarded by one mutex, which is never
+// provider is the double. Everything is guarded by one mutex, which is never
 // held over a wait.
-type double struct {
+type provider struct {
 	clock clock.Clock
 
-	mu       sync.Mutex
-	set      settings
-	entries  []Entry
-	byEvent  map[string]int // index in entries
-	stats    Stats
-	inFlight int
+	mu      sync.Mutex
+	set     settings
+	entries []Entry
+	byEvent map[string]int // index in entries
+	stats   double.Stats
 }
 
 // New gives a provider that is up, accepts every sound message and answers at
 // once. The seed is not used: nothing here is left to chance.
 func New(uint64) http.Handler {
-	d := &double{
-		clock: clock.New(), set: settings{mode: Up}, entries: []Entry{}, byEvent: map[string]int{},
-		stats: Stats{Calls: map[string]int{}, MaxInFlight: map[string]int{}, Decisions: map[string]int{}},
-	}
+	p := &provider{clock: clock.New(), set: settings{mode: Up}, entries: []Entry{}, byEvent: map[string]int{}, stats: double.NewStats()}
 	mux := http.NewServeMux()
-	mux.HandleFunc(endpoint, d.messages)
-	mux.HandleFunc("POST /__double/config", d.configure)
-	mux.HandleFunc("GET /__double/config", d.control(func() any { return d.set.config() }))
-	mux.HandleFunc("GET /__double/ledger", d.control(func() any { return slices.Clone(d.entries) }))
-	mux.HandleFunc("GET /__double/stats", d.control(func() any { return d.stats.clone() }))
+	double.Serve(mux, &p.mu, &p.stats, double.Endpoint{
+		Name: "POST /messages", Latency: func(int) time.Duration { return p.set.latency }, Decide: p.messages,
+	})
+	double.Control(mux, double.Controls[Config]{
+		Name: Name, Lock: &p.mu, Stats: &p.stats,
+		Change: func(c Config) error { p.set.apply(c); return nil },
+		Config: p.set.config,
+		Ledger: func() any { return slices.Clone(p.entries) },
+	})
 	return mux
 }
 
-// A reply is a decision, made but not told yet.
-type reply struct {
-	status int
-	word   string // for the stats, and the error's name
-	body   any
-}
-
-func refuse(status int, word string) reply {
-	return reply{status, word, map[string]string{"error": word}}
-}
-
-// messages serves the provider's call. It works on when its caller has gone.
-func (d *double) messages(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if err != nil {
-		return // never arrived whole
+// messages decides on one delivery; an outage comes before any look at it.
+func (p *provider) messages(r *http.Request, body []byte) double.Reply {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.set.mode == Down {
+		return double.Refuse(http.StatusServiceUnavailable, "down")
 	}
-	latency := d.arrive()
-	defer d.leave()
-	wait(latency / 2)
-	answer := d.decide(r.Header.Values("Idempotency-Key"), body)
-	wait(latency - latency/2)
-	writeJSON(w, answer.status, answer.body)
-}
-
-// arrive counts a call and gives its latency.
-func (d *double) arrive() time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Calls[endpoint]++
-	d.inFlight++
-	d.stats.MaxInFlight[endpoint] = max(d.stats.MaxInFlight[endpoint], d.inFlight)
-	return d.set.latency
-}
-
-func (d *double) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.inFlight--
-}
-
-func (d *double) decide(keys []string, body []byte) reply {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	answer := d.take(keys, body)
-	d.stats.Decisions[fmt.Sprintf("%s %d %s", endpoint, answer.status, answer.word)]++
-	return answer
-}
-
-// take decides on one delivery; an outage comes before any look at it. d.mu is held.
-func (d *double) take(keys []string, body []byte) reply {
-	if d.set.mode == Down {
-		return refuse(http.StatusServiceUnavailable, "down")
+	if p.set.failFirst > 0 {
+		p.set.failFirst--
+		return double.Refuse(http.StatusServiceUnavailable, "failing")
 	}
-	if d.set.failFirst > 0 {
-		d.set.failFirst--
-		return refuse(http.StatusServiceUnavailable, "failing")
-	}
-	m, word := readMessage(keys, body)
+	m, word := readMessage(r.Header.Values("Idempotency-Key"), body)
 	if word != "" {
-		return refuse(http.StatusBadRequest, word)
+		return double.Refuse(http.StatusBadRequest, word)
 	}
-	if slices.Contains(d.set.refused, m.Kind) {
-		return refuse(http.StatusUnprocessableEntity, "kind_refused")
+	if slices.Contains(p.set.refused, m.Kind) {
+		return double.Refuse(http.StatusUnprocessableEntity, "kind_refused")
 	}
-	i, known := d.byEvent[m.EventID]
-	if known && d.entries[i].Message != m {
-		return refuse(http.StatusConflict, "event_differs") // one id must not stand for two messages
+	i, known := p.byEvent[m.EventID]
+	if known && p.entries[i].Message != m {
+		return double.Refuse(http.StatusConflict, "event_differs") // one id must not stand for two messages
 	}
 	if !known {
-		i = len(d.entries)
-		d.byEvent[m.EventID] = i
-		d.entries = append(d.entries, Entry{
-			Message: m, MessageID: fmt.Sprintf("message-%d", i+1), AtMS: float64(d.clock.Now()) / float64(time.Millisecond),
+		i = len(p.entries)
+		p.byEvent[m.EventID] = i
+		p.entries = append(p.entries, Entry{
+			Message: m, MessageID: fmt.Sprintf("message-%d", i+1), AtMS: float64(p.clock.Now()) / float64(time.Millisecond),
 		})
 	}
-	d.entries[i].Deliveries++
-	return reply{http.StatusAccepted, "accepted", map[string]string{"message_id": d.entries[i].MessageID}}
+	p.entries[i].Deliveries++
+	return double.Reply{Status: http.StatusAccepted, Word: "accepted", Body: map[string]string{"message_id": p.entries[i].MessageID}}
 }
 
 // readMessage gives a sound message, or the word for what is wrong with it.
@@ -163,50 +104,4 @@ func readMessage(keys []string, body []byte) (m Message, word string) {
 		return m, "key_differs"
 	}
 	return m, ""
-}
-
-// configure merges a change and gives the configuration in force.
-func (d *double) configure(w http.ResponseWriter, r *http.Request) {
-	c, err := readConfig(r.Body)
-	if err != nil {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "configure email: " + err.Error()})
-		return
-	}
-	d.mu.Lock()
-	d.set.apply(c)
-	now := d.set.config()
-	d.mu.Unlock()
-	writeJSON(w, http.StatusOK, now)
-}
-
-func (d *double) control(give func() any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		d.mu.Lock()
-		v := give()
-		d.mu.Unlock()
-		writeJSON(w, http.StatusOK, v)
-	}
-}
-
-func (s Stats) clone() Stats {
-	return Stats{maps.Clone(s.Calls), maps.Clone(s.MaxInFlight), maps.Clone(s.Decisions)}
-}
-
-// wait waits without regard to the caller. d is at most maxLatency.
-func wait(d time.Duration) {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		<-timer.C
-	}
-}
-
-// writeJSON writes an answer; a caller that has gone misses it.
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // only our own types come here
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(b)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/stubs/double"
 	"github.com/overbook/overbook/stubs/email"
 )
 
@@ -95,7 +96,7 @@ func TestAnswers(t *testing.T) {
 	if diff := cmp.Diff(want, entries); diff != "" {
 		t.Error(diff)
 	}
-	stats := get[email.Stats](t, h, "/__double/stats")
+	stats := get[double.Stats](t, h, "/__double/stats")
 	if stats.Calls["POST /messages"] != 12 || stats.Decisions["POST /messages 202 accepted"] != 3 || stats.Decisions["POST /messages 400 bad_request"] != 6 {
 		t.Errorf("stats: %+v", stats)
 	}

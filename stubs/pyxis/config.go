@@ -1,19 +1,18 @@
 package pyxis
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/overbook/overbook/stubs/double"
 )
 
 // Bounds of what a configuration may ask for.
 const (
-	maxWait  = 30 * time.Second // one latency or window
 	maxSeats = 100_000
 	maxSkip  = 10_000_000
 )
@@ -109,25 +108,8 @@ func defaults() settings {
 	return settings{latency: none, readLatency: none, seats: numbered(100), rejected: map[string]bool{}}
 }
 
-// readConfig decodes and validates a change; unknown fields are refused.
-func readConfig(r io.Reader) (Config, error) {
-	text, err := io.ReadAll(io.LimitReader(r, 4<<20))
-	if err != nil {
-		return Config{}, err
-	}
-	var c Config
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Config{}, err
-	}
-	if d.More() {
-		return Config{}, errors.New("there is more than one JSON value")
-	}
-	return c, c.validate()
-}
-
-func (c Config) validate() error {
+// Validate says all that is wrong with a change.
+func (c Config) Validate() error {
 	var errs []error
 	for name, l := range map[string]*Latency{"latency": c.Latency, "read_latency": c.ReadLatency} {
 		if l != nil {
@@ -139,8 +121,8 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("%s: want a status from 500 to 599 and times >= -1, not %d and %d", name, f.Status, f.Times))
 		}
 	}
-	if c.WindowMS != nil && (*c.WindowMS < 0 || *c.WindowMS > float64(maxWait/time.Millisecond)) {
-		errs = append(errs, fmt.Errorf("window_ms: %g is not between 0 and %d", *c.WindowMS, maxWait/time.Millisecond))
+	if c.WindowMS != nil && (*c.WindowMS < 0 || *c.WindowMS > float64(double.MaxWait/time.Millisecond)) {
+		errs = append(errs, fmt.Errorf("window_ms: %g is not between 0 and %d", *c.WindowMS, double.MaxWait/time.Millisecond))
 	}
 	for _, t := range c.Taken {
 		if t.Seat == "" || t.Student == "" {
@@ -154,8 +136,8 @@ func (l Latency) validate(name string) error {
 	switch {
 	case l.Model != "none" && l.Model != "fixed" && l.Model != "lognormal":
 		return fmt.Errorf("%s: model %q is none of none, fixed, lognormal", name, l.Model)
-	case l.MedianMS < 0 || l.MedianMS > float64(maxWait/time.Millisecond):
-		return fmt.Errorf("%s: median_ms: %g is not between 0 and %d", name, l.MedianMS, maxWait/time.Millisecond)
+	case l.MedianMS < 0 || l.MedianMS > float64(double.MaxWait/time.Millisecond):
+		return fmt.Errorf("%s: median_ms: %g is not between 0 and %d", name, l.MedianMS, double.MaxWait/time.Millisecond)
 	case l.Skip < 0 || l.Skip > maxSkip:
 		return fmt.Errorf("%s: skip: %d is not between 0 and %d", name, l.Skip, maxSkip)
 	case l.Sigma < 0 || l.Sigma > 4:
@@ -172,7 +154,7 @@ func (s *settings) apply(c Config) {
 	set(&s.failReserve, c.FailReserve)
 	set(&s.failReads, c.FailReads)
 	if c.WindowMS != nil {
-		s.window = millis(*c.WindowMS)
+		s.window = double.Millis(*c.WindowMS)
 	}
 	if c.RejectStudents != nil {
 		s.rejected = make(map[string]bool, len(*c.RejectStudents))
@@ -199,8 +181,4 @@ func (s settings) config() Config {
 		Latency: &s.latency, ReadLatency: &s.readLatency, WindowMS: &window, Seats: &s.seats,
 		RejectStudents: &rejected, FailReserve: &s.failReserve, FailReads: &s.failReads,
 	}
-}
-
-func millis(ms float64) time.Duration {
-	return time.Duration(min(ms*float64(time.Millisecond), float64(maxWait))) // bounded before the conversion can overflow
 }

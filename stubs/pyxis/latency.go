@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/overbook/overbook/stubs/double"
 )
 
 // golden is the fractional part of the golden ratio: its multiples, taken
@@ -24,13 +26,13 @@ const golden = 0.6180339887498949
 func (l Latency) Draw(seed uint64, endpoint string, n int) time.Duration {
 	switch l.Model {
 	case "fixed":
-		return millis(l.MedianMS)
+		return double.Millis(l.MedianMS)
 	case "lognormal":
 		key := binary.BigEndian.AppendUint64(nil, seed)
 		key = append(key, endpoint...)
 		start := rand.New(rand.NewChaCha8(sha256.Sum256(key))).Float64()
 		_, quantile := math.Modf(start + golden*float64(n+l.Skip))
-		return millis(l.MedianMS * math.Exp(l.Sigma*normal(quantile)))
+		return double.Millis(l.MedianMS * math.Exp(l.Sigma*normal(quantile)))
 	default:
 		return 0
 	}
@@ -41,13 +43,4 @@ func (l Latency) Draw(seed uint64, endpoint string, n int) time.Duration {
 func normal(quantile float64) float64 {
 	const least = 1e-9
 	return math.Sqrt2 * math.Erfinv(2*min(max(quantile, least), 1-least)-1)
-}
-
-// wait waits without regard to the caller: the system works on when its
-// caller has gone. d is at most maxWait.
-func wait(d time.Duration) {
-	if d > 0 {
-		timer := time.NewTimer(d)
-		<-timer.C
-	}
 }

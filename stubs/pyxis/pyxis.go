@@ -3,8 +3,6 @@ package pyxis
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/stubs/double"
 )
 
 // A Charge is one row of the ledger: a reservation that pyxis accepted.
@@ -26,122 +25,73 @@ type Charge struct {
 
 func (c Charge) current() bool { return c.ReleasedMS == 0 }
 
-// Stats are what the double counted, by "METHOD /path". Calls to control
-// paths are not in it.
-type Stats struct {
-	Calls       map[string]int `json:"calls"`         // that arrived
-	MaxInFlight map[string]int `json:"max_in_flight"` // at the same time
-	Decisions   map[string]int `json:"decisions"`     // by "METHOD /path status word"
-}
-
-// double is the system. Everything is guarded by one mutex, which is never
+// system is the double. Everything is guarded by one mutex, which is never
 // held over a wait.
-type double struct {
+type system struct {
 	seed  uint64
 	clock clock.Clock
 
-	mu       sync.Mutex
-	set      settings
-	charges  []Charge
-	stats    Stats
-	inFlight map[string]int
+	mu      sync.Mutex
+	set     settings
+	charges []Charge
+	stats   double.Stats
 }
 
 // New gives a pyxis with 100 free seats, "A-001" to "A-100", that answers at
 // once. Latencies come from the seed.
 func New(seed uint64) http.Handler {
-	d := &double{
-		seed:     seed,
-		clock:    clock.New(),
-		set:      defaults(),
-		charges:  []Charge{},
-		stats:    Stats{Calls: map[string]int{}, MaxInFlight: map[string]int{}, Decisions: map[string]int{}},
-		inFlight: map[string]int{},
-	}
+	s := &system{seed: seed, clock: clock.New(), set: defaults(), charges: []Charge{}, stats: double.NewStats()}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /reserve", d.endpoint("POST /reserve", d.reserve))
-	mux.HandleFunc("GET /charges/current", d.endpoint("GET /charges/current", d.current))
-	mux.HandleFunc("GET /seats", d.endpoint("GET /seats", d.seats))
-	mux.HandleFunc("POST /__double/config", d.configure)
-	mux.HandleFunc("GET /__double/config", d.control(func() any { return d.set.config() }))
-	mux.HandleFunc("GET /__double/ledger", d.control(func() any { return slices.Clone(d.charges) }))
-	mux.HandleFunc("GET /__double/stats", d.control(func() any { return d.stats.clone() }))
+	s.serve(mux, "POST /reserve", s.reserve)
+	s.serve(mux, "GET /charges/current", s.current)
+	s.serve(mux, "GET /seats", s.seats)
+	double.Control(mux, double.Controls[Config]{
+		Name: Name, Lock: &s.mu, Stats: &s.stats,
+		Change: s.change,
+		Config: func() Config { return s.set.config() },
+		Ledger: func() any { return slices.Clone(s.charges) },
+	})
 	return mux
 }
 
-// A reply is a decision, made but not told yet.
-type reply struct {
-	status int
-	word   string // for the stats, and the error's name
-	body   any
+// serve registers a call, which fails when it has to.
+func (s *system) serve(mux *http.ServeMux, name string, decide func(*http.Request, []byte) double.Reply) {
+	double.Serve(mux, &s.mu, &s.stats, double.Endpoint{
+		Name:    name,
+		Latency: func(n int) time.Duration { return s.model(name).Draw(s.seed, name, n) },
+		Decide: func(r *http.Request, body []byte) double.Reply {
+			return s.failing(name, func() double.Reply { return decide(r, body) })
+		},
+	})
 }
 
-func refuse(status int, word string) reply {
-	return reply{status, word, map[string]string{"error": word}}
-}
-
-// endpoint wraps a decision: counting, latency before and after, failures.
-func (d *double) endpoint(name string, decide func(*http.Request, []byte) reply) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-		if err != nil {
-			return // never arrived whole
-		}
-		latency := d.arrive(name)
-		defer d.leave(name)
-		wait(latency / 2)
-		answer := d.failing(name, func() reply { return decide(r, body) })
-		d.decided(name, answer)
-		wait(latency - latency/2)
-		writeJSON(w, answer.status, answer.body)
-	}
-}
-
-// arrive counts a call and gives its latency.
-func (d *double) arrive(name string) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Calls[name]++
-	d.inFlight[name]++
-	d.stats.MaxInFlight[name] = max(d.stats.MaxInFlight[name], d.inFlight[name])
-	model := d.set.readLatency
+// model is the latency of a call now. s.mu is held.
+func (s *system) model(name string) Latency {
 	if name == "POST /reserve" {
-		model = d.set.latency
+		return s.set.latency
 	}
-	return model.Draw(d.seed, name, d.stats.Calls[name])
-}
-
-func (d *double) leave(name string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.inFlight[name]--
-}
-
-func (d *double) decided(name string, r reply) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.stats.Decisions[fmt.Sprintf("%s %d %s", name, r.status, r.word)]++
+	return s.set.readLatency
 }
 
 // failing lets the decision be made, unless the call has to fail.
-func (d *double) failing(name string, decide func() reply) reply {
-	fails := d.nextFailure(name)
+func (s *system) failing(name string, decide func() double.Reply) double.Reply {
+	fails := s.nextFailure(name)
 	if fails.Times == 0 {
 		return decide()
 	}
 	if fails.AfterWork {
 		decide()
 	}
-	return refuse(fails.Status, "failing")
+	return double.Refuse(fails.Status, "failing")
 }
 
 // nextFailure takes one of the failures that are due; Times is 0 when none is.
-func (d *double) nextFailure(name string) Failure {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f := &d.set.failReads
+func (s *system) nextFailure(name string) Failure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := &s.set.failReads
 	if name == "POST /reserve" {
-		f = &d.set.failReserve
+		f = &s.set.failReserve
 	}
 	due := *f
 	if f.Times > 0 {
@@ -152,100 +102,100 @@ func (d *double) nextFailure(name string) Failure {
 
 // reserve takes a seat for a student. The seat and the student's other
 // charges are looked at first; without a window that and the taking are one step.
-func (d *double) reserve(r *http.Request, body []byte) reply {
+func (s *system) reserve(r *http.Request, body []byte) double.Reply {
 	var ask struct{ Student, Seat, Reference string }
 	if err := json.Unmarshal(body, &ask); err != nil || ask.Student == "" || ask.Seat == "" {
-		return refuse(http.StatusBadRequest, "bad_request")
+		return double.Refuse(http.StatusBadRequest, "bad_request")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.accepts(r, ask.Student) {
-		return refuse(http.StatusUnauthorized, "credential_rejected")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.accepts(r, ask.Student) {
+		return double.Refuse(http.StatusUnauthorized, "credential_rejected")
 	}
-	if no, ok := d.mayTake(ask.Seat, ask.Student); !ok {
+	if no, ok := s.mayTake(ask.Seat, ask.Student); !ok {
 		return no
 	}
-	if window := d.set.window; window > 0 {
-		d.mu.Unlock()
-		wait(window)
-		d.mu.Lock() // and not looked at again: that is the flaw asked for
+	if window := s.set.window; window > 0 {
+		s.mu.Unlock()
+		double.Wait(window)
+		s.mu.Lock() // and not looked at again: that is the flaw asked for
 	}
-	c := d.charge(ask.Seat, ask.Student, ask.Reference)
-	return reply{http.StatusCreated, "reserved", answerOf(c)}
+	c := s.charge(ask.Seat, ask.Student, ask.Reference)
+	return double.Reply{Status: http.StatusCreated, Word: "reserved", Body: answerOf(c)}
 }
 
-// mayTake decides on what is known now. d.mu is held.
-func (d *double) mayTake(seat, student string) (reply, bool) {
-	if !slices.Contains(d.set.seats, seat) {
-		return refuse(http.StatusNotFound, "unknown_seat"), false
+// mayTake decides on what is known now. s.mu is held.
+func (s *system) mayTake(seat, student string) (double.Reply, bool) {
+	if !slices.Contains(s.set.seats, seat) {
+		return double.Refuse(http.StatusNotFound, "unknown_seat"), false
 	}
-	for _, c := range d.charges {
+	for _, c := range s.charges {
 		switch {
 		case !c.current():
 		case c.Seat == seat:
-			return refuse(http.StatusConflict, "seat_taken"), false
+			return double.Refuse(http.StatusConflict, "seat_taken"), false
 		case c.Student == student:
-			return refuse(http.StatusConflict, "has_charge"), false
+			return double.Refuse(http.StatusConflict, "has_charge"), false
 		}
 	}
-	return reply{}, true
+	return double.Reply{}, true
 }
 
-// charge writes a row of the ledger. d.mu is held.
-func (d *double) charge(seat, student, reference string) Charge {
+// charge writes a row of the ledger. s.mu is held.
+func (s *system) charge(seat, student, reference string) Charge {
 	c := Charge{
-		ID:   fmt.Sprintf("charge-%d", len(d.charges)+1),
-		Seat: seat, Student: student, Reference: reference, AtMS: d.nowMS(),
+		ID:   fmt.Sprintf("charge-%d", len(s.charges)+1),
+		Seat: seat, Student: student, Reference: reference, AtMS: s.nowMS(),
 	}
-	d.charges = append(d.charges, c)
+	s.charges = append(s.charges, c)
 	return c
 }
 
-func (d *double) nowMS() float64 { return float64(d.clock.Now()) / float64(time.Millisecond) }
+func (s *system) nowMS() float64 { return float64(s.clock.Now()) / float64(time.Millisecond) }
 
 // current gives the student's current charge (the first, should a window have allowed several).
-func (d *double) current(r *http.Request, _ []byte) reply {
+func (s *system) current(r *http.Request, _ []byte) double.Reply {
 	student := r.URL.Query().Get("student")
 	if student == "" {
-		return refuse(http.StatusBadRequest, "bad_request")
+		return double.Refuse(http.StatusBadRequest, "bad_request")
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.accepts(r, student) {
-		return refuse(http.StatusUnauthorized, "credential_rejected")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.accepts(r, student) {
+		return double.Refuse(http.StatusUnauthorized, "credential_rejected")
 	}
-	for _, c := range d.charges {
+	for _, c := range s.charges {
 		if c.current() && c.Student == student {
-			return reply{http.StatusOK, "charge", answerOf(c)}
+			return double.Reply{Status: http.StatusOK, Word: "charge", Body: answerOf(c)}
 		}
 	}
-	return refuse(http.StatusNotFound, "no_charge")
+	return double.Refuse(http.StatusNotFound, "no_charge")
 }
 
-func (d *double) seats(r *http.Request, _ []byte) reply {
+func (s *system) seats(r *http.Request, _ []byte) double.Reply {
 	type seat struct {
 		Seat string `json:"seat"`
 		Free bool   `json:"free"`
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if !d.accepts(r, bearer(r)) {
-		return refuse(http.StatusUnauthorized, "credential_rejected")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.accepts(r, bearer(r)) {
+		return double.Refuse(http.StatusUnauthorized, "credential_rejected")
 	}
 	held := map[string]bool{}
-	for _, c := range d.charges {
+	for _, c := range s.charges {
 		held[c.Seat] = held[c.Seat] || c.current()
 	}
-	all := make([]seat, len(d.set.seats))
-	for i, name := range d.set.seats {
+	all := make([]seat, len(s.set.seats))
+	for i, name := range s.set.seats {
 		all[i] = seat{name, !held[name]}
 	}
-	return reply{http.StatusOK, "seats", map[string]any{"seats": all}}
+	return double.Reply{Status: http.StatusOK, Word: "seats", Body: map[string]any{"seats": all}}
 }
 
-// accepts reports whether the call carries this student's own credential. d.mu is held.
-func (d *double) accepts(r *http.Request, student string) bool {
-	return student != "" && bearer(r) == student && !d.set.rejected[student]
+// accepts reports whether the call carries this student's own credential. s.mu is held.
+func (s *system) accepts(r *http.Request, student string) bool {
+	return student != "" && bearer(r) == student && !s.set.rejected[student]
 }
 
 func bearer(r *http.Request) string {
@@ -260,64 +210,25 @@ func answerOf(c Charge) any {
 	return map[string]string{"charge_id": c.ID, "seat": c.Seat, "student": c.Student}
 }
 
-// configure merges a change and gives the configuration in force.
-func (d *double) configure(w http.ResponseWriter, r *http.Request) {
-	c, err := readConfig(r.Body)
-	var now Config
-	if err == nil {
-		now, err = d.change(c)
-	}
-	if err != nil {
-		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "configure pyxis: " + err.Error()})
-		return
-	}
-	writeJSON(w, http.StatusOK, now)
-}
-
 // change does all of a change or, when a seat to be taken is held, nothing.
-func (d *double) change(c Config) (Config, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// s.mu is held.
+func (s *system) change(c Config) error {
 	free := func(seat string) bool { return slices.Contains(c.Free, seat) }
 	for _, t := range c.Taken {
-		for _, row := range d.charges {
+		for _, row := range s.charges {
 			if row.current() && row.Seat == t.Seat && !free(t.Seat) {
-				return Config{}, fmt.Errorf("taken: seat %s is held by %s (%s); free it first", t.Seat, row.Student, row.ID)
+				return fmt.Errorf("taken: seat %s is held by %s (%s); free it first", t.Seat, row.Student, row.ID)
 			}
 		}
 	}
-	d.set.apply(c)
-	for i := range d.charges {
-		if row := &d.charges[i]; row.current() && free(row.Seat) {
-			row.ReleasedMS = d.nowMS()
+	s.set.apply(c)
+	for i := range s.charges {
+		if row := &s.charges[i]; row.current() && free(row.Seat) {
+			row.ReleasedMS = s.nowMS()
 		}
 	}
 	for _, t := range c.Taken {
-		d.charge(t.Seat, t.Student, "")
+		s.charge(t.Seat, t.Student, "")
 	}
-	return d.set.config(), nil
-}
-
-func (d *double) control(give func() any) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		d.mu.Lock()
-		v := give()
-		d.mu.Unlock()
-		writeJSON(w, http.StatusOK, v)
-	}
-}
-
-func (s Stats) clone() Stats {
-	return Stats{maps.Clone(s.Calls), maps.Clone(s.MaxInFlight), maps.Clone(s.Decisions)}
-}
-
-// writeJSON writes an answer; a caller that has gone misses it.
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // only our own types come here
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(b)
+	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/overbook/overbook/harness/clock"
+	"github.com/overbook/overbook/stubs/double"
 	"github.com/overbook/overbook/stubs/pyxis"
 )
 
@@ -94,7 +95,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("ledger: %+v, want %+v", charges[0], want)
 	}
 	_, body := direct(h, "GET", "/__double/stats", "", "")
-	var stats pyxis.Stats
+	var stats double.Stats
 	if err := json.Unmarshal([]byte(body), &stats); err != nil {
 		t.Fatal(err)
 	}

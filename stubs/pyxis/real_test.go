@@ -20,6 +20,7 @@ import (
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/provision"
 	"github.com/overbook/overbook/harness/wire/upstream"
+	"github.com/overbook/overbook/stubs/double"
 	"github.com/overbook/overbook/stubs/pyxis"
 )
 
@@ -189,7 +190,7 @@ func (c *chain) configure(tb testing.TB, change string) {
 }
 
 // observers gives what each of the three counted after quiescence.
-func (c *chain) observers(tb testing.TB, method, path string) (ledger, journal, double int) {
+func (c *chain) observers(tb testing.TB, method, path string) (ledger, journal, own int) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), bound)
 	defer cancel()
@@ -200,7 +201,7 @@ func (c *chain) observers(tb testing.TB, method, path string) (ledger, journal, 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	stats := read[pyxis.Stats](tb, c.double+"/__double/stats")
+	stats := read[double.Stats](tb, c.double+"/__double/stats")
 	return c.wire.Count(method, path), journal, stats.Calls[method+" "+path]
 }
 
@@ -238,7 +239,7 @@ func TestHundredAreInFlightAtOnce(t *testing.T) {
 	c := newChain(t)
 	c.configure(t, `{"latency": {"model": "fixed", "median_ms": 1500}}`)
 	c.reserveAll(t, 100, "A-001")
-	if most := read[pyxis.Stats](t, c.double+"/__double/stats").MaxInFlight["POST /reserve"]; most != 100 {
+	if most := read[double.Stats](t, c.double+"/__double/stats").MaxInFlight["POST /reserve"]; most != 100 {
 		t.Errorf("at most %d of 100 calls of 1.5 s were at the double at once", most)
 	}
 }
