@@ -29,6 +29,13 @@ type Env interface {
 	// became of each request is in its operation, in the order of the requests.
 	Burst(ctx context.Context, b Burst) (BurstReport, []Operation, error)
 
+	// Load lets clients arrive by a schedule, on connections that are kept, and
+	// returns when all of them are gone. The error is trouble of the
+	// environment (interrupted); what became of each call is in its operation,
+	// by client and in the order of its calls. A load that makes no sense is a
+	// mistake of the scenario and panics, and so does a panic of a client.
+	Load(ctx context.Context, l OpenLoop) (OpenLoopReport, []Operation, error)
+
 	// Inject puts a fault in place, on whatever wire its moment is. A fault
 	// that is none, or on a wire that the topology lacks, is a mistake of the
 	// scenario and panics. What is left at the end of Drive is healed.

@@ -33,6 +33,7 @@ type History struct {
 	Operations []Operation
 	Events     []Event
 	Bursts     []BurstReport
+	Loads      []OpenLoopReport
 	_          struct{}
 }
 

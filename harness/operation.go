@@ -68,6 +68,7 @@ type Operation struct {
 	Caller   string            `json:"caller,omitempty"` // as in the request
 	Key      string            `json:"key,omitempty"`    // Idempotency-Key that was sent
 	Burst    string            `json:"burst,omitempty"`  // the burst it was part of
+	Load     string            `json:"load,omitempty"`   // the open loop it was part of
 	Server   string            `json:"server,omitempty"` // replica it went to
 	Method   string            `json:"method"`
 	Path     string            `json:"path"`

@@ -16,12 +16,14 @@ type Result struct {
 	Params       Params                          `json:"params"`
 	Started      time.Time                       `json:"started"`
 	DurationMS   float64                         `json:"duration_ms"`
-	PhasesMS     map[string]float64              `json:"phases_ms"`            // up, drive, settle, collect, check, down
-	Responses    map[string]int                  `json:"responses"`            // by HTTP status of the latency kind; "none" without an answer
-	Outcomes     map[string]int                  `json:"outcomes"`             // by the design's own states: SUCCEEDED, FAILED_RACE
-	Upstream     map[string]map[string]CountPair `json:"upstream"`             // "pyxis" -> "POST /reserve"
-	Latency      *Latency                        `json:"latency_ms,omitempty"` // response time of the latency kind
+	PhasesMS     map[string]float64              `json:"phases_ms"`              // up, drive, settle, collect, check, down
+	Responses    map[string]int                  `json:"responses"`              // by HTTP status of the latency kind; "none" without an answer
+	Outcomes     map[string]int                  `json:"outcomes"`               // by the design's own states: SUCCEEDED, FAILED_RACE
+	Upstream     map[string]map[string]CountPair `json:"upstream"`               // "pyxis" -> "POST /reserve"
+	Latency      *Latency                        `json:"latency_ms,omitempty"`   // response time of the latency kind
+	Latencies    map[string]*Latency             `json:"latencies_ms,omitempty"` // by kind, of the further kinds that the scenario names
 	Bursts       []BurstReport                   `json:"bursts"`
+	Loads        []OpenLoopReport                `json:"loads,omitempty"` // open loops
 	Witness      []Witness                       `json:"witness"`
 	Checks       []Verdict                       `json:"checks"`
 	Measurements map[string]float64              `json:"measurements"`

@@ -41,7 +41,11 @@ type Scenario struct {
 
 	// Latency names the kind of operation whose response time is reported.
 	Latency string
-	_       struct{}
+
+	// Latencies names further kinds whose response times are reported, each by
+	// itself and with its n.
+	Latencies []string
+	_         struct{}
 }
 
 // HasTag reports whether the scenario carries the tag.
