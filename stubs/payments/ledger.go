@@ -1,0 +1,196 @@
+package payments
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// What became of a payment.
+const (
+	Pending  = "pending"
+	Captured = "captured"
+	Declined = "declined"
+)
+
+// Types of callbacks.
+const (
+	PaymentCaptured = "payment.captured"
+	PaymentDeclined = "payment.declined"
+	PaymentRefunded = "payment.refunded"
+)
+
+// A Payment is one attempt to take money. Several may have one reference.
+// Amounts are minor units, times are milliseconds since the double was made.
+type Payment struct {
+	PaymentID string  `json:"payment_id"` // "pay_1" and so on, in the order in which they were accepted
+	Reference string  `json:"reference"`
+	Intent    string  `json:"intent"`
+	Amount    int64   `json:"amount"` // that was asked for
+	Currency  string  `json:"currency"`
+	Card      string  `json:"card"`
+	Status    string  `json:"status"`   // Pending, Captured or Declined
+	Captured  int64   `json:"captured"` // that was taken; 0 unless Captured
+	CreatedMS float64 `json:"created_ms"`
+	DecidedMS float64 `json:"decided_ms"` // 0 while pending
+	Key       string  `json:"key"`        // Idempotency-Key; empty for an attempt of the provider's own
+	Posts     int     `json:"posts"`      // calls under that key and with that body that were looked at; 0 for an attempt of the provider's own
+}
+
+// A Refund is money that went back: one row a payment, however often it was asked for.
+type Refund struct {
+	RefundID  string   `json:"refund_id"` // "re_1" and so on
+	PaymentID string   `json:"payment_id"`
+	Amount    int64    `json:"amount"`
+	Currency  string   `json:"currency"`
+	Keys      []string `json:"keys"`     // distinct Idempotency-Keys of the calls that were accepted, in order of arrival
+	Posts     int      `json:"posts"`    // calls for this payment that were looked at, since it went back
+	Accepted  int      `json:"accepted"` // of these, told (or to be told) that it succeeded
+	AtMS      float64  `json:"at_ms"`
+}
+
+// A Callback is one event that the provider has to tell. Whoever delivers it
+// signs these bytes anew each time, see [Sign].
+type Callback struct {
+	Seq       int             `json:"seq"` // from 1, in the order in which the events happened
+	EventID   string          `json:"event_id"`
+	Type      string          `json:"type"`
+	PaymentID string          `json:"payment_id"`
+	Card      string          `json:"card"` // of the payment
+	Body      json.RawMessage `json:"body"` // the exact bytes
+	Due       bool            `json:"due"`  // to be delivered now; stays so
+	Lost      bool            `json:"lost"` // never to be delivered
+	Copies    int             `json:"copies"`
+	Reversed  bool            `json:"reversed"` // deliver this card's callbacks newest first
+	Crossed   bool            `json:"crossed"`  // tells another order's intent and reference
+	AtMS      float64         `json:"at_ms"`    // when it happened
+}
+
+// A Ledger is the double's truth, each list in the order of events.
+//
+// As JSON it is one list of plain rows, as every ledger of a double: first the
+// payments, then the refunds, then the callbacks, each with its kind in "row"
+// ("payment", "refund", "callback").
+type Ledger struct {
+	Payments  []Payment
+	Refunds   []Refund
+	Callbacks []Callback
+}
+
+type (
+	paymentRow struct {
+		Row string `json:"row"`
+		Payment
+	}
+	refundRow struct {
+		Row string `json:"row"`
+		Refund
+	}
+	callbackRow struct {
+		Row string `json:"row"`
+		Callback
+	}
+)
+
+// MarshalJSON writes the ledger as rows.
+func (l Ledger) MarshalJSON() ([]byte, error) {
+	rows := make([]any, 0, len(l.Payments)+len(l.Refunds)+len(l.Callbacks))
+	for _, p := range l.Payments {
+		rows = append(rows, paymentRow{"payment", p})
+	}
+	for _, r := range l.Refunds {
+		rows = append(rows, refundRow{"refund", r})
+	}
+	for _, c := range l.Callbacks {
+		rows = append(rows, callbackRow{"callback", c})
+	}
+	return json.Marshal(rows)
+}
+
+// UnmarshalJSON reads what GET /__double/ledger answers. The bodies of the
+// callbacks come out byte for byte.
+func (l *Ledger) UnmarshalJSON(text []byte) error {
+	var rows []json.RawMessage
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return fmt.Errorf("read the ledger of payments: %w", err)
+	}
+	*l = Ledger{}
+	for i, row := range rows {
+		if err := l.add(row); err != nil {
+			return fmt.Errorf("read the ledger of payments, row %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) add(row json.RawMessage) error {
+	var kind struct{ Row string }
+	if err := json.Unmarshal(row, &kind); err != nil {
+		return err
+	}
+	switch kind.Row {
+	case "payment":
+		return appendRow(&l.Payments, row)
+	case "refund":
+		return appendRow(&l.Refunds, row)
+	case "callback":
+		return appendRow(&l.Callbacks, row)
+	default:
+		return fmt.Errorf("%q is none of payment, refund, callback", kind.Row)
+	}
+}
+
+func appendRow[T any](list *[]T, row json.RawMessage) error {
+	var v T
+	if err := json.Unmarshal(row, &v); err != nil {
+		return err
+	}
+	*list = append(*list, v)
+	return nil
+}
+
+// LedgerOf reads the ledger from a run's stored rows ("ledger:payments"). The
+// bodies of callbacks say the same there, but no longer in the same bytes.
+func LedgerOf(rows []harness.Row) (l Ledger, err error) {
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return l, fmt.Errorf("read the ledger of payments: %w", err)
+	}
+	err = l.UnmarshalJSON(text)
+	return l, err
+}
+
+// books are the ledger as the double keeps it, with the ways to find a row.
+type books struct {
+	payments    []Payment
+	refunds     []Refund
+	callbacks   []Callback
+	byReference map[string][]int // indices of payments, oldest first
+	references  []string         // in order of their first payment
+	byPayment   map[string]int   // payment id -> index of payments
+	refundOf    map[string]int   // payment id -> index of refunds
+}
+
+func newBooks() books {
+	return books{byReference: map[string][]int{}, byPayment: map[string]int{}, refundOf: map[string]int{}}
+}
+
+// ledger gives rows that later events don't change.
+func (b *books) ledger() Ledger {
+	return Ledger{slices.Clone(b.payments), slices.Clone(b.refunds), slices.Clone(b.callbacks)}
+}
+
+// clone gives books that can be gone back to.
+func (b *books) clone() books {
+	byReference := make(map[string][]int, len(b.byReference))
+	for reference, list := range b.byReference {
+		byReference[reference] = slices.Clone(list)
+	}
+	return books{
+		slices.Clone(b.payments), slices.Clone(b.refunds), slices.Clone(b.callbacks),
+		byReference, slices.Clone(b.references), maps.Clone(b.byPayment), maps.Clone(b.refundOf),
+	}
+}
