@@ -138,33 +138,38 @@ func missingPhases(h harness.History) []string {
 	return missing
 }
 
-// delivered says whether every burst was sent as it was planned.
+// delivered says whether every burst and every open loop was sent as it was planned.
 func delivered(rec harness.Record) harness.Verdict {
-	sent, spread := 0, int64(0)
-	v := harness.Verdict{}
-	for _, b := range rec.History.Bursts {
-		sent += b.Sent
-		spread = max(spread, b.Spread.Microseconds())
-		switch {
-		case b.Early > 0:
-			v = harness.Undecided(harness.ReasonUndelivered, "burst %s: %d answers were readable before the release", b.Name, b.Early)
-		case b.Requests == 0 || b.Ready != b.Requests || b.Sent != b.Requests:
-			v = harness.Undecided(harness.ReasonUndelivered, "burst %s: %d planned, %d ready at the barrier, %d sent", b.Name, b.Requests, b.Ready, b.Sent)
-		}
-		if v.Status != 0 {
-			v.ID = "delivered"
-			return v
-		}
+	v := burstsSent(rec.History.Bursts)
+	if v.Status == 0 {
+		v = loadsSent(rec.History.Loads)
 	}
-	if v = accounted(rec.History); v.Status == 0 {
-		v = harness.Passed("%s of %s, widest spread %d us", plural(len(rec.History.Bursts), "burst"), plural(sent, "request"), spread)
+	if v.Status == 0 {
+		v = accounted(rec.History)
+	}
+	if v.Status == 0 {
+		v = harness.Passed("%s", deliveryText(rec.History))
 	}
 	v.ID = "delivered"
 	return v
 }
 
-// accounted compares the operations with the bursts that they say they were
-// part of. The zero verdict means that there is nothing to object to.
+// burstsSent finds a burst that was not sent as planned. Like those below, it
+// gives the zero verdict when there is nothing to object to.
+func burstsSent(bursts []harness.BurstReport) harness.Verdict {
+	for _, b := range bursts {
+		switch {
+		case b.Early > 0:
+			return harness.Undecided(harness.ReasonUndelivered, "burst %s: %d answers were readable before the release", b.Name, b.Early)
+		case b.Requests == 0 || b.Ready != b.Requests || b.Sent != b.Requests:
+			return harness.Undecided(harness.ReasonUndelivered, "burst %s: %d planned, %d ready at the barrier, %d sent", b.Name, b.Requests, b.Ready, b.Sent)
+		}
+	}
+	return harness.Verdict{}
+}
+
+// accounted compares the operations with the bursts and the open loops that
+// they say they were part of.
 func accounted(h harness.History) harness.Verdict {
 	planned, recorded, sent := map[string]int{}, map[string]int{}, 0
 	for _, b := range h.Bursts {
@@ -192,7 +197,7 @@ func accounted(h harness.History) harness.Verdict {
 			return harness.Undecided(harness.ReasonUndelivered, "burst %s: %d planned, %d recorded", name, planned[name], recorded[name])
 		}
 	}
-	return harness.Verdict{}
+	return loadsAccounted(h)
 }
 
 // witnessed says whether the race took place. A scenario without any witness

@@ -19,6 +19,7 @@ const (
 	ClassPorts     Class = "client-no-port"   // our machine has no free port or address
 	ClassFiles     Class = "client-no-file"   // our process or machine has no free file descriptor
 	ClassMemory    Class = "client-no-memory" // our machine has no buffer space
+	ClassWaiting   Class = "client-no-turn"   // no connection of our pool became free in time
 	ClassRequest   Class = "client-request"   // the request cannot be written as HTTP
 	ClassCancelled Class = "client-cancelled" // we gave up before the deadline
 	ClassHeld      Class = "not-released"     // the burst it belonged to did not take place
@@ -32,8 +33,8 @@ const (
 )
 
 var classes = []Class{
-	ClassPorts, ClassFiles, ClassMemory, ClassRequest, ClassCancelled, ClassHeld,
-	ClassTimeout, ClassRefused, ClassReset, ClassClosed, ClassAnswer, ClassOther,
+	ClassPorts, ClassFiles, ClassMemory, ClassWaiting, ClassRequest, ClassCancelled, ClassHeld,
+	ClassTimeout, ClassRefused, ClassReset, ClassClosed, ClassLost, ClassAnswer, ClassOther,
 }
 
 // ClientSide reports whether our own side is to blame, so that the error says

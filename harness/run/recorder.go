@@ -58,6 +58,12 @@ func (r *recorder) burst(b harness.BurstReport) {
 	r.history.Bursts = append(r.history.Bursts, b)
 }
 
+func (r *recorder) load(l harness.OpenLoopReport) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.history.Loads = append(r.history.Loads, l)
+}
+
 func (r *recorder) event(e harness.Event) {
 	if e.At == 0 {
 		e.At = r.clock.Now()

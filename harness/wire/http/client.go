@@ -26,8 +26,8 @@ type Config struct {
 	_       struct{}
 }
 
-// A Client makes calls. It keeps no connection between them and is safe for
-// concurrent use.
+// A Client makes calls. It keeps no connection between them, except within an
+// open loop, and is safe for concurrent use.
 type Client struct {
 	cfg Config
 }
@@ -74,20 +74,26 @@ func (c *Client) exchange(ctx context.Context, ra *racer, atAnswer func(context.
 		return err
 	}
 	defer cn.close()
+	_, err = c.converse(ctx, cn, ra, make([]byte, readSize), atAnswer)
+	return err
+}
+
+// converse carries one call over a connection, stamps it, and reports whether
+// the connection may carry another one. buf is for reading.
+func (c *Client) converse(ctx context.Context, cn *conn, ra *racer, buf []byte, atAnswer func(context.Context, harness.Operation)) (reusable bool, err error) {
 	unwatch := cn.closeWhenDone(ctx)
-	defer unwatch()
+	defer func() { reusable = !unwatch() && reusable }()
 	head, held := ra.wire1()
 	n, err := cn.app().Write(append(head, held...))
 	ra.exposed = n > 0 || cn.tls != nil // TLS does not say how much of a record went out
 	if err != nil {
-		return causeOf(ctx, fmt.Errorf("send request: %w", err))
+		return false, causeOf(ctx, fmt.Errorf("send request: %w", err))
 	}
 	ra.sent = c.cfg.Clock.Now()
 	if atAnswer != nil || ra.req.Lose != harness.LoseNothing {
-		return c.lose(ctx, cn, ra, atAnswer)
+		return false, c.lose(ctx, cn, ra, atAnswer)
 	}
 	p := newParser(ra.op.Method)
-	buf := make([]byte, readSize)
 	for {
 		n, err := cn.app().Read(buf)
 		done, perr := p.feed(buf[:n])
@@ -95,11 +101,11 @@ func (c *Client) exchange(ctx context.Context, ra *racer, atAnswer func(context.
 			done, perr = p.end(err)
 		}
 		if perr != nil {
-			return causeOf(ctx, fmt.Errorf("read answer: %w", perr))
+			return false, causeOf(ctx, fmt.Errorf("read answer: %w", perr))
 		}
 		if done {
 			ra.answer(p.answer(), c.cfg.Clock.Now())
-			return nil
+			return p.reusable() && err == nil, nil
 		}
 	}
 }

@@ -87,17 +87,20 @@ func (cn *conn) app() io.ReadWriter {
 }
 
 // closeWhenDone breaks blocking reads and writes when ctx ends. The function
-// it gives ends the watch and waits for it.
-func (cn *conn) closeWhenDone(ctx context.Context) func() {
+// it gives ends the watch and waits for it. It reports whether ctx has ended,
+// after which the connection is of no use.
+func (cn *conn) closeWhenDone(ctx context.Context) func() (broken bool) {
 	over := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(over)
 		_ = cn.inner.SetDeadline(time.Unix(1, 0)) // long ago: wakes whoever is blocked
 	})
-	return func() {
-		if !stop() {
-			<-over
+	return func() bool {
+		if stop() {
+			return false
 		}
+		<-over
+		return true
 	}
 }
 

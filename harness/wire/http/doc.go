@@ -1,11 +1,11 @@
 // Package wirehttp owns the client wire: HTTP/1.1 and HTTP/2 calls whose
-// every byte and instant is known, alone or as a burst that is released at one
-// barrier.
+// every byte and instant is known, alone, as a burst that is released at one
+// barrier, or as an open loop of clients who arrive by a schedule.
 //
 // It never uses net/http's Transport, because that may send a request a second
-// time without saying so. Here every call has a connection of its own (every
-// target, with HTTP/2), is attempted once, and what is not certain about it is
-// reported as uncertain.
+// time without saying so. Here every call is attempted once, and what is not
+// certain about it is reported as uncertain. Outside of open loops every call
+// has a connection of its own (every target, with HTTP/2).
 //
 // # Bursts
 //
@@ -22,7 +22,20 @@
 //     end of the body is held from it: an answer before the release fails the
 //     burst, but a handler that starts early and answers late is not noticed.
 //
+// # Open loops
+//
+// The scheduler starts each client at its time and waits for nothing else, so
+// that a slow server meets more clients at once, not fewer. A client's first call
+// is Intended at its arrival: what it waits for (the generator, a connection, the
+// server) is in its response time. Calls share a bounded pool of kept HTTP/1.1
+// connections, served in the order in which they were asked for. A connection that the server has
+// closed meanwhile is noticed before it is used; one that dies after all,
+// with the request on it, leaves the call as Info, and it is counted.
+//
 // # Stamps
+//
+// With an open loop Sent is the instant after the system call that took the
+// request, and Answered when the answer was read. With a burst:
 //
 // Intended is the instant before the release. Sent is when the held part left
 // our kernel, by the kernel's own time stamp. Where there is none (part of it

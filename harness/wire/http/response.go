@@ -32,7 +32,7 @@ type answer struct {
 
 // A parser reads one HTTP/1.x answer from whatever pieces it is fed. It is
 // strict: what two parsers could read in two ways is an error. Bytes after
-// the answer are ignored, as the connection is not used again.
+// the answer are ignored; a connection that has them is not used again.
 type parser struct {
 	method  string // of the request: an answer to HEAD has no body
 	step    func(*parser, []byte) (rest []byte, err error)
@@ -42,6 +42,8 @@ type parser struct {
 	interim int
 	trailer int  // bytes of trailers so far
 	atEnd   bool // the body ends with the connection
+	closing bool // the server said that it closes the connection, or never said that it keeps it
+	surplus bool // more came than the answer
 	done    bool
 	err     error
 }
@@ -57,7 +59,14 @@ func (p *parser) feed(b []byte) (done bool, err error) {
 	for len(b) > 0 && !p.done && p.err == nil {
 		b, p.err = p.step(p, b)
 	}
+	p.surplus = p.surplus || len(b) > 0
 	return p.done, p.err
+}
+
+// reusable reports whether the connection may carry another request: the
+// answer is whole, nothing came after it, and the server keeps the connection.
+func (p *parser) reusable() bool {
+	return p.done && p.err == nil && !p.atEnd && !p.closing && !p.surplus
 }
 
 // end says that no more bytes come, because of cause (io.EOF for an orderly
@@ -130,7 +139,9 @@ func (p *parser) readHead(block string) error {
 		return nil
 	}
 	p.a.status, p.a.header = status, map[string]string{}
+	p.closing = strings.HasPrefix(lines[0], "HTTP/1.0") // keep-alive is not its default, and not worth guessing
 	for _, f := range fields {
+		p.closing = p.closing || (f.name == "Connection" && httpguts.HeaderValuesContainsToken([]string{f.value}, "close"))
 		if _, seen := p.a.header[f.name]; !seen {
 			p.a.header[f.name] = f.value
 		}
