@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/overbook/overbook/sut/database"
 )
 
 // quotaMost is how many active reservations a member may have in a month of
@@ -87,7 +89,7 @@ type booked struct {
 
 // booking finds a booking, whatever became of it since.
 func (w *work) booking(ctx context.Context, id string) (booked, error) {
-	found, err := rowsOf(ctx, w.tx, func(row pgx.CollectableRow) (b booked, err error) {
+	found, err := database.Rows(ctx, w.tx, func(row pgx.CollectableRow) (b booked, err error) {
 		err = row.Scan(&b.slot, &b.member)
 		return b, err
 	}, sqlBooking, id)

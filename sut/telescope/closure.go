@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/overbook/overbook/sut/database"
 )
 
 // closure decides the closing of a slot. Whoever has it keeps the reservation,
@@ -46,7 +48,7 @@ func (w *work) close(ctx context.Context, ids ...int64) ([]change, error) {
 	if err := w.record(ctx, eventClosed, changesOf(ids)...); err != nil {
 		return nil, err
 	}
-	flagged, err := rowsOf(ctx, w.tx, func(row pgx.CollectableRow) (c change, err error) {
+	flagged, err := database.Rows(ctx, w.tx, func(row pgx.CollectableRow) (c change, err error) {
 		err = row.Scan(&c.slot, &c.booking, &c.member)
 		return c, err
 	}, sqlFlag, ids, w.clock.Now())

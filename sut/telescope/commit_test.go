@@ -3,15 +3,12 @@ package telescope
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net"
 	"net/url"
 	"os"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/overbook/overbook/sut/internal/pgtest"
 )
@@ -202,25 +199,4 @@ where application_name = 'sut-1' and query = 'commit' and wait_event = 'SyncRep'
 		t.Errorf("%v", a.header)
 	}
 	o.soundly()
-}
-
-func TestWhatACommitLeavesOpen(t *testing.T) {
-	for name, tt := range map[string]struct {
-		err  error
-		want bool // it is certain that nothing was stored
-	}{
-		"serialization failure":       {&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "40001"}, true},
-		"deferred constraint":         {&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "23505"}, true},
-		"session ended":               {&pgconn.PgError{SeverityUnlocalized: "FATAL", Code: "57P01"}, false},
-		"completion not known":        {&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "40003"}, false},
-		"resolution not known":        {&pgconn.PgError{SeverityUnlocalized: "ERROR", Code: "08007"}, false},
-		"nothing but a closed socket": {errors.New("unexpected EOF"), false},
-	} {
-		if got := rolledBack(tt.err); got != tt.want {
-			t.Errorf("%s: rolledBack = %v", name, got)
-		}
-	}
-	if worthRepeating(errors.Join(errOutcomeUnknown, &pgconn.PgError{Code: "40001"})) {
-		t.Error("a commit of unknown outcome would be run again")
-	}
 }

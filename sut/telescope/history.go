@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/overbook/overbook/sut/database"
 )
 
 // What can happen to a slot.
@@ -42,7 +44,7 @@ func (w *work) record(ctx context.Context, event string, changes ...change) erro
 		slot int64
 		seq  int32
 	}
-	rows, err := rowsOf(ctx, w.tx, func(row pgx.CollectableRow) (n numbered, err error) {
+	rows, err := database.Rows(ctx, w.tx, func(row pgx.CollectableRow) (n numbered, err error) {
 		err = row.Scan(&n.slot, &n.seq)
 		return n, err
 	}, sqlAdvance, slots, w.clock.Now())

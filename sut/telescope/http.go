@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/overbook/overbook/sut/database"
 	"github.com/overbook/overbook/sut/httpapi"
 	"github.com/overbook/overbook/sut/idempotency"
 )
@@ -52,10 +53,10 @@ func (s *Service) Handler() http.Handler {
 func (s *Service) problemOf(r *http.Request, err error) *httpapi.Problem {
 	log := s.log.With("request", httpapi.RequestID(r.Context()), "method", r.Method, "path", r.URL.Path, "error", err)
 	switch {
-	case errors.Is(err, errOutcomeUnknown):
+	case errors.Is(err, database.ErrOutcomeUnknown):
 		log.Warn("the outcome of a call is not known")
 		return outcomeUnknown
-	case passing(err):
+	case database.Passing(err):
 		log.Warn("call could not be served")
 		return httpapi.Busy
 	}

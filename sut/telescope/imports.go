@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overbook/overbook/sut/database"
 	"github.com/overbook/overbook/sut/httpapi"
 )
 
@@ -105,7 +106,7 @@ func maintain(entries []entry) decision {
 // none) and the entries of slots that don't exist. It needs no lock: a slot
 // stays where it is, and stays.
 func (w *work) compare(ctx context.Context, entries []entry, ids []int64) (moved int64, missing []entry, err error) {
-	known, err := rowsOf(ctx, w.tx, func(row pgx.CollectableRow) (s slot, err error) {
+	known, err := database.Rows(ctx, w.tx, func(row pgx.CollectableRow) (s slot, err error) {
 		err = row.Scan(&s.id, &s.starts)
 		return s, err
 	}, sqlStarts, ids)
@@ -137,7 +138,7 @@ func (w *work) create(ctx context.Context, missing []entry) ([]int64, error) {
 	for i, e := range missing {
 		ids[i], starts[i] = e.Slot, e.starts
 	}
-	created, err := rowsOf(ctx, w.tx, scanSlotID, sqlCreateSlots, ids, starts, w.clock.Now())
+	created, err := database.Rows(ctx, w.tx, scanSlotID, sqlCreateSlots, ids, starts, w.clock.Now())
 	if err != nil || len(created) == 0 {
 		return nil, err
 	}
@@ -155,7 +156,7 @@ func (w *work) maintainLocked(ctx context.Context, entries []entry, locked []slo
 		s, isNew := locked[i], slices.Contains(created, e.Slot)
 		switch {
 		case !s.starts.Equal(e.starts):
-			return outcome{}, errAgain // somebody made it elsewhere after we had compared
+			return outcome{}, database.ErrAgain // somebody made it elsewhere after we had compared
 		case s.state == e.State && !isNew:
 			answer.Unchanged++
 		case s.state == e.State:

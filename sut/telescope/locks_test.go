@@ -1,15 +1,11 @@
 package telescope
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/overbook/overbook/sut/clock"
 )
@@ -92,42 +88,6 @@ func TestDeadlockIsRunAgain(t *testing.T) {
 		t.Errorf("history %s", got)
 	}
 	o.soundly()
-}
-
-func TestTriesAreBounded(t *testing.T) {
-	o := newObservatory(t)
-	r := o.start(func(c *Config) { c.Tries = 3 })
-	for _, trouble := range []error{
-		&pgconn.PgError{Code: "40001"}, fmt.Errorf("in some statement: %w", &pgconn.PgError{Code: "40P01"}), errAgain,
-	} {
-		tries := 0
-		err := r.store.transact(t.Context(), func(context.Context, pgx.Tx) (bool, error) { tries++; return true, trouble })
-		if tries != 3 || !errors.Is(err, trouble) || !passing(err) {
-			t.Errorf("%v: %d tries, then %v", trouble, tries, err)
-		}
-	}
-	tries := 0
-	_ = r.store.transact(t.Context(), func(context.Context, pgx.Tx) (bool, error) { tries++; return true, &pgconn.PgError{Code: "23505"} })
-	if tries != 1 {
-		t.Errorf("%d tries of what can't be cured by trying", tries)
-	}
-	if n := r.meters.retries.Get(); n != 6 {
-		t.Errorf("%d retries counted, want 6", n)
-	}
-}
-
-func TestWhatPasses(t *testing.T) {
-	for code, want := range map[string]bool{
-		"55P03": true, "57014": true, "53300": true, "57P01": true, "57P03": true, "08006": true, "40001": true, "40P01": true, "25006": true, "25P03": true, "53100": true,
-		"23505": false, "42P01": false, "22P02": false, "XX000": false, "": false,
-	} {
-		if got := passing(fmt.Errorf("in some statement: %w", &pgconn.PgError{Code: code})); got != want {
-			t.Errorf("passing(%s) = %v", code, got)
-		}
-	}
-	if !passing(context.DeadlineExceeded) {
-		t.Error("a deadline passes")
-	}
 }
 
 // TestSessionsAreCut: a transaction whose session ends is answered busy, not

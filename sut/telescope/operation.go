@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overbook/overbook/sut/clock"
+	"github.com/overbook/overbook/sut/database"
 	"github.com/overbook/overbook/sut/httpapi"
 	"github.com/overbook/overbook/sut/idempotency"
 )
@@ -56,9 +57,8 @@ type work struct {
 // nothing.
 func (s *Service) operate(ctx context.Context, op operation, decide decision) (httpapi.Answer, error) {
 	var answer httpapi.Answer
-	keys := s.store.keys
-	err := s.store.transact(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) {
-		verdict, before, err := keys.Take(ctx, tx, op.scope, op.fingerprint, op.cause.Op, s.cfg.Clock.Now())
+	err := s.store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) {
+		verdict, before, err := s.keys.Take(ctx, tx, op.scope, op.fingerprint, op.cause.Op, s.cfg.Clock.Now())
 		if err != nil {
 			return false, err
 		}
@@ -73,7 +73,7 @@ func (s *Service) operate(ctx context.Context, op operation, decide decision) (h
 		}
 		answer = out.answer
 		stored := idempotency.Answer{Status: answer.Status, ContentType: answer.ContentType, Body: answer.Body}
-		return true, keys.Complete(ctx, tx, op.scope, stored, w.clock.Now(), out.slot, out.booking)
+		return true, s.keys.Complete(ctx, tx, op.scope, stored, w.clock.Now(), out.slot, out.booking)
 	})
 	if errors.Is(err, idempotency.ErrInProgress) {
 		return httpapi.Answer{}, inProgress.Err()
@@ -122,7 +122,7 @@ const (
 
 // lockSlots locks the slots' rows, in ascending order, and gives those that exist.
 func (w *work) lockSlots(ctx context.Context, ids ...int64) ([]slot, error) {
-	return rowsOf(ctx, w.tx, func(row pgx.CollectableRow) (s slot, err error) {
+	return database.Rows(ctx, w.tx, func(row pgx.CollectableRow) (s slot, err error) {
 		err = row.Scan(&s.id, &s.starts, &s.state)
 		return s, err
 	}, sqlLockSlots, ids)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/overbook/overbook/sut/database"
 	"github.com/overbook/overbook/sut/httpapi"
 	"github.com/overbook/overbook/sut/idempotency"
 )
@@ -27,7 +28,7 @@ type slotView struct {
 }
 
 func (s *Service) slot(ctx context.Context, id int64, who httpapi.Principal) (httpapi.Answer, error) {
-	found, err := read(ctx, s.store, func(row pgx.CollectableRow) (v slotView, err error) {
+	found, err := database.Read(ctx, s.store, func(row pgx.CollectableRow) (v slotView, err error) {
 		var starts time.Time
 		var booking, member *string
 		err = row.Scan(&v.Slot, &starts, &v.State, &booking, &member)
@@ -70,16 +71,16 @@ type accountEvent struct {
 }
 
 func (s *Service) account(ctx context.Context, member string) (httpapi.Answer, error) {
-	ctx, end := s.store.bounded(ctx)
+	ctx, end := s.store.Bounded(ctx)
 	defer end()
 	var a account
-	err := s.store.withConn(ctx, func(conn *pgxpool.Conn) error {
+	err := s.store.WithConn(ctx, func(conn *pgxpool.Conn) error {
 		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 		return pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) (err error) {
-			if a.Reservations, err = rowsOf(ctx, tx, scanAccountReservation, sqlAccountReservations, member); err != nil {
+			if a.Reservations, err = database.Rows(ctx, tx, scanAccountReservation, sqlAccountReservations, member); err != nil {
 				return err
 			}
-			a.History, err = rowsOf(ctx, tx, scanAccountEvent, sqlAccountHistory, member)
+			a.History, err = database.Rows(ctx, tx, scanAccountEvent, sqlAccountHistory, member)
 			return err
 		})
 	})
@@ -119,7 +120,7 @@ type flaggedView struct {
 }
 
 func (s *Service) flagged(ctx context.Context) (httpapi.Answer, error) {
-	list, err := read(ctx, s.store, func(row pgx.CollectableRow) (f flaggedView, err error) {
+	list, err := database.Read(ctx, s.store, func(row pgx.CollectableRow) (f flaggedView, err error) {
 		var starts, at time.Time
 		err = row.Scan(&f.Booking, &f.Slot, &f.Member, &starts, &at, &f.State)
 		f.Starts, f.FlaggedAt = stamp(starts), stamp(at)
@@ -135,8 +136,8 @@ func (s *Service) flagged(ctx context.Context) (httpapi.Answer, error) {
 func (s *Service) lookUp(ctx context.Context, scope idempotency.Scope) (httpapi.Answer, error) {
 	var stored idempotency.Stored
 	var known bool
-	err := s.store.transact(ctx, func(ctx context.Context, tx pgx.Tx) (_ bool, err error) {
-		if stored, known, err = s.store.keys.Look(ctx, tx, scope, s.cfg.Clock.Now()); err != nil || !known {
+	err := s.store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) (_ bool, err error) {
+		if stored, known, err = s.keys.Look(ctx, tx, scope, s.cfg.Clock.Now()); err != nil || !known {
 			return false, err
 		}
 		_, err = tx.Exec(ctx, sqlBarrier) // who is told of it must not lose it in a failover

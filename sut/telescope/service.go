@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/overbook/overbook/sut/database"
+	"github.com/overbook/overbook/sut/idempotency"
 )
 
 // A Service is one replica of the telescope server, without its HTTP listener.
@@ -14,8 +18,9 @@ type Service struct {
 	cfg        Config
 	log        *slog.Logger
 	meters     *meters
-	store      *store
-	background *pgxpool.Pool // never queued behind a burst of clients
+	store      *database.Store
+	keys       *idempotency.Table
+	background *database.Store // never queued behind a burst of clients
 	mailer     *mailer
 	projection *projection
 	schedule   *projection // the same for reading: readers are clients
@@ -28,29 +33,24 @@ type Service struct {
 // Start opens every connection, prepares every statement, starts the
 // background work and gives a service that is ready to serve. Close it.
 func Start(ctx context.Context, cfg Config) (*Service, error) {
-	if err := checkSchema(ctx, cfg.DatabaseURL); err != nil {
+	if err := schema().Check(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
 	cfg.Log = cfg.Log.With("replica", cfg.Replica)
-	s := &Service{cfg: cfg, log: cfg.Log, meters: newMeters()}
+	policy := idempotency.Policy{RetryWindow: cfg.RetryWindow, Retention: cfg.Retention}
+	s := &Service{cfg: cfg, log: cfg.Log, meters: newMeters(), keys: idempotency.NewTable("booking_operations", policy, "slot_id", "booking_id")}
 	// How long starting takes is not how long the service lives.
 	hard, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	s.giveUp = giveUp
-	share := backgroundShare(cfg.PoolSize)
-	var err error
-	if s.store, err = newStore(ctx, hard, cfg, cfg.PoolSize-share, s.meters.retries.Inc); err != nil {
+	if err := s.open(ctx, hard); err != nil {
 		giveUp()
 		return nil, err
 	}
-	if s.background, err = openPool(ctx, cfg, share, nil); err != nil {
-		giveUp()
-		s.store.pool.Close()
-		return nil, err
-	}
-	s.mailer = newMailer(s.background, cfg, s.meters)
-	s.projection = newProjection(s.background, cfg, s.meters)
-	s.schedule = newProjection(s.store.pool, cfg, s.meters)
-	purger := newPurger(s.background, cfg)
+	background := s.background.Pool()
+	s.mailer = newMailer(background, cfg, s.meters)
+	s.projection = newProjection(background, cfg, s.meters)
+	s.schedule = newProjection(s.store.Pool(), cfg, s.meters)
+	purger := newPurger(background, cfg)
 	s.gauges()
 	soft, halt := context.WithCancel(hard)
 	s.halt = halt
@@ -60,12 +60,29 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	return s, nil
 }
 
+// open opens every connection and prepares every statement on those of clients.
+func (s *Service) open(ctx, hard context.Context) (err error) {
+	cfg := database.Config{
+		URL: s.cfg.DatabaseURL, Replica: s.cfg.Replica,
+		LockTimeout: s.cfg.LockTimeout, StatementTimeout: s.cfg.StatementTimeout, Tries: s.cfg.Tries,
+	}
+	share := database.BackgroundShare(s.cfg.PoolSize)
+	prepared := slices.Concat(s.keys.Statements(), statements)
+	if s.store, err = database.Open(ctx, hard, cfg, s.cfg.PoolSize-share, prepared, s.meters.retries.Inc); err != nil {
+		return err
+	}
+	if s.background, err = database.Open(ctx, hard, cfg, share, nil, nil); err != nil {
+		s.store.Close()
+	}
+	return err
+}
+
 func (s *Service) gauges() {
 	s.meters.gauge("overbook_telescope_outbox_oldest_pending_seconds", func() float64 { return s.mailer.oldestPending().Seconds() })
 	s.meters.gauge("overbook_telescope_outbox_parked_total", func() float64 { return float64(s.mailer.parked()) })
 	s.meters.gauge("overbook_telescope_schedule_age_seconds", func() float64 { return s.projection.age().Seconds() })
 	s.meters.gauge("overbook_telescope_clock_offset_seconds", func() float64 { return s.cfg.Clock.Offset().Seconds() })
-	for name, pool := range map[string]*pgxpool.Pool{"requests": s.store.pool, "background": s.background} {
+	for name, pool := range map[string]*pgxpool.Pool{"requests": s.store.Pool(), "background": s.background.Pool()} {
 		s.meters.gauge(fmt.Sprintf("overbook_telescope_database_connections{pool=%q,state=\"acquired\"}", name), func() float64 {
 			return float64(pool.Stat().AcquiredConns())
 		})
@@ -94,5 +111,5 @@ func (s *Service) Close() {
 	s.giveUp()
 	s.loops.Wait()
 	s.background.Close()
-	s.store.pool.Close()
+	s.store.Close()
 }
