@@ -196,6 +196,7 @@ func topologies(todo []planned) []harness.Topology {
 type campaign struct {
 	suite   harness.Suite
 	records map[string]harness.Record // by run directory
+	kept    int                       // operations in them
 	broken  error                     // what kept plans from being run, or parts from being taken down
 }
 
@@ -250,9 +251,7 @@ func (a *app) one(ctx context.Context, f runFlags, p *progress, c *run.Conductor
 		result.Report, unwritten = "", fmt.Errorf("write the reports of %s: %w", t.scenario.Name, unwritten)
 	}
 	out.suite.Scenarios = append(out.suite.Scenarios, result)
-	if result.Verdict != harness.Pass || len(out.records) < keepRecords {
-		out.records[result.RunDir] = record // the others can be read again from their directories
-	}
+	out.keep(result, record)
 	p.done()
 	switch {
 	case f.json:
@@ -280,9 +279,6 @@ func (a *app) conclude(f runFlags, out campaign, unpublished error) error {
 	}
 	return &codedError{code, hint, broken}
 }
-
-// keepRecords bounds how many passing records are kept in memory for the report.
-const keepRecords = 40
 
 func worst(s harness.Suite) harness.Status {
 	statuses := make([]harness.Status, 0, len(s.Scenarios)+1)

@@ -108,7 +108,7 @@ func Summarise(s harness.Scenario, rec harness.Record, verdicts []harness.Verdic
 		Name: s.Name, Title: s.Title, Verdict: harness.WorstOf(verdicts), Seed: rec.Plan.Seed, Mutant: rec.Plan.Mutant,
 		Rounds: 1, Params: rec.Plan.Params, PhasesMS: map[string]float64{}, Responses: map[string]int{}, Outcomes: map[string]int{},
 		Upstream: map[string]map[string]harness.CountPair{}, Bursts: append([]harness.BurstReport{}, rec.History.Bursts...),
-		Witness: append([]harness.Witness{}, rec.Witness...), Checks: verdicts, Measurements: map[string]float64{},
+		Loads: rec.History.Loads, Witness: append([]harness.Witness{}, rec.Witness...), Checks: verdicts, Measurements: map[string]float64{},
 	}
 	maps.Copy(r.Measurements, rec.Measured)
 	if s.Rounds != nil {
@@ -117,6 +117,14 @@ func Summarise(s harness.Scenario, rec harness.Record, verdicts []harness.Verdic
 	ops := rec.History.OfKind(s.Latency)
 	r.Responses = check.Count(ops)
 	r.Latency = stats.Summarise(responseTimes(ops))
+	for _, kind := range s.Latencies {
+		if l := stats.Summarise(responseTimes(rec.History.OfKind(kind))); l != nil {
+			if r.Latencies == nil {
+				r.Latencies = map[string]*harness.Latency{}
+			}
+			r.Latencies[kind] = l
+		}
+	}
 	if s.Outcomes != nil {
 		r.Outcomes = s.Outcomes(rec)
 	}
@@ -155,17 +163,26 @@ func responseTimes(ops []harness.Operation) []time.Duration {
 	return times
 }
 
-// extraFiles are the files of a run directory beside the record.
-func extraFiles(rec harness.Record, res harness.Result, kind string) (map[string][]byte, error) {
-	h := stats.NewHistogram(kind)
-	for _, d := range responseTimes(rec.History.OfKind(kind)) {
-		h.Record(d)
+// extraFiles are the files of a run directory beside the record: the response
+// times of the kind that is reported and of the further ones, each a histogram
+// of its own.
+func extraFiles(s harness.Scenario, rec harness.Record, res harness.Result) (map[string][]byte, error) {
+	var histograms []*stats.Histogram
+	for _, kind := range append([]string{s.Latency}, s.Latencies...) {
+		if slices.ContainsFunc(histograms, func(h *stats.Histogram) bool { return h.Tag() == kind }) {
+			continue
+		}
+		h := stats.NewHistogram(kind)
+		for _, d := range responseTimes(rec.History.OfKind(kind)) {
+			h.Record(d)
+		}
+		histograms = append(histograms, h)
 	}
-	var hdr bytes.Buffer
-	if err := stats.WriteLog(&hdr, res.Started, res.Started.Add(time.Duration(res.DurationMS*float64(time.Millisecond))), h); err != nil {
+	var log bytes.Buffer
+	if err := stats.WriteLog(&log, res.Started, res.Started.Add(time.Duration(res.DurationMS*float64(time.Millisecond))), histograms...); err != nil {
 		return nil, fmt.Errorf("encode latencies: %w", err)
 	}
-	return map[string][]byte{"latency.hdr": hdr.Bytes(), "REPLAY": []byte(res.Replay + "\n")}, nil
+	return map[string][]byte{"latency.hdr": log.Bytes(), "REPLAY": []byte(res.Replay + "\n")}, nil
 }
 
 // replayLine is the command that makes the same plan again.

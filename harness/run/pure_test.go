@@ -1,15 +1,18 @@
 package run
 
 import (
+	"bytes"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/stats"
 )
 
 func hotel() harness.Scenario {
@@ -60,6 +63,49 @@ func TestSummarise(t *testing.T) {
 	}
 	if d := cmp.Diff(want, Summarise(hotel(), rec, verdicts), loose); d != "" {
 		t.Error(d)
+	}
+}
+
+// Each further kind has its own figures and its own histogram; one without an
+// answer has none.
+func TestLatenciesOfSeveralKinds(t *testing.T) {
+	s := hotel()
+	s.Latencies = []string{"hold", "pay", "never", "confirm"}
+	rec := harness.Record{Plan: harness.Plan{Params: harness.Params{"users": "10"}}, History: harness.History{Loads: []harness.OpenLoopReport{{Name: "sale", Planned: 120}}}}
+	add := func(kind string, answered time.Duration) {
+		rec.History.Operations = append(rec.History.Operations, harness.Operation{Kind: kind, Status: 201, Intended: 1, Sent: 1, Answered: 1 + answered})
+	}
+	for i := range 120 {
+		add("hold", time.Duration(i+1)*time.Millisecond)
+	}
+	add("pay", 7*time.Millisecond)
+	add("confirm", 3*time.Millisecond)
+	add("never", -1)
+	r := Summarise(s, rec, nil)
+	p99 := 119.0
+	want := map[string]*harness.Latency{
+		"hold": {N: 120, P50: 60, P95: 114, P99: &p99, Max: 120}, "pay": {N: 1, P50: 7, P95: 7, Max: 7}, "confirm": {N: 1, P50: 3, P95: 3, Max: 3},
+	}
+	if d := cmp.Diff(want, r.Latencies, loose); d != "" {
+		t.Error(d)
+	}
+	if r.Latency == nil || r.Latency.N != 1 || len(r.Loads) != 1 {
+		t.Errorf("latency %+v, loads %+v", r.Latency, r.Loads)
+	}
+	files, err := extraFiles(s, rec, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	histograms, err := stats.ReadLog(bytes.NewReader(files["latency.hdr"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int64{}
+	for _, h := range histograms {
+		got[h.Tag()] = h.Count()
+	}
+	if d := cmp.Diff(map[string]int64{"confirm": 1, "hold": 120, "pay": 1, "never": 0}, got); d != "" || len(histograms) != 4 {
+		t.Errorf("%d histograms: %s", len(histograms), d)
 	}
 }
 

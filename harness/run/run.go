@@ -384,7 +384,7 @@ func (s *session) finish(record harness.Record) (harness.Result, error) {
 	result.DurationMS = float64(s.rec.clock.Now()) / float64(time.Millisecond)
 	result.RunDir = s.dir.Final()
 	result.Replay = replayLine(s.c.config.Tool, s.scenario, s.plan)
-	extra, err := extraFiles(record, result, s.scenario.Latency)
+	extra, err := extraFiles(s.scenario, record, result)
 	if err != nil {
 		return result, err
 	}

@@ -99,8 +99,10 @@ func (l line) addTo(h *harness.History) error {
 		h.Events = append(h.Events, *l.Event)
 	case l.Burst != nil:
 		h.Bursts = append(h.Bursts, *l.Burst)
+	case l.Load != nil:
+		h.Loads = append(h.Loads, *l.Load)
 	default:
-		return errors.New("neither an operation nor an event nor a burst")
+		return errors.New("neither an operation nor an event nor a burst nor an open loop")
 	}
 	return nil
 }

@@ -4,13 +4,13 @@
 //
 //	runs/<scenario>/<time>-<seed>/
 //	  plan.json       every choice of the run
-//	  history.jsonl   operations, events and bursts, one JSON document a line
+//	  history.jsonl   operations, events, bursts and open loops, one JSON document a line
 //	  upstream.jsonl  the ledger
 //	  postgres.jsonl  what went over the Postgres wire, where there was one
 //	  rows.jsonl      named queries and their rows, read after settling
 //	  activity.jsonl  samples of database sessions
 //	  record.json     counts, witnesses, measurements, trouble
-//	  latency.hdr     response times (HdrHistogram V2, compressed, base64)
+//	  latency.hdr     response times by kind (HdrHistogram V2, compressed, base64)
 //	  result.json     what was judged
 //	  logs/           of every process
 //	  REPLAY          the exact command
@@ -149,18 +149,22 @@ type facts struct {
 
 // line is one line of history.jsonl: exactly one field is set.
 type line struct {
-	Op    *harness.Operation   `json:"op,omitempty"`
-	Event *harness.Event       `json:"event,omitempty"`
-	Burst *harness.BurstReport `json:"burst,omitempty"`
+	Op    *harness.Operation      `json:"op,omitempty"`
+	Event *harness.Event          `json:"event,omitempty"`
+	Burst *harness.BurstReport    `json:"burst,omitempty"`
+	Load  *harness.OpenLoopReport `json:"load,omitempty"`
 }
 
 func historyLines(h harness.History) []any {
-	lines := make([]any, 0, len(h.Operations)+len(h.Events)+len(h.Bursts))
+	lines := make([]any, 0, len(h.Operations)+len(h.Events)+len(h.Bursts)+len(h.Loads))
 	for i := range h.Events {
 		lines = append(lines, line{Event: &h.Events[i]})
 	}
 	for i := range h.Bursts {
 		lines = append(lines, line{Burst: &h.Bursts[i]})
+	}
+	for i := range h.Loads {
+		lines = append(lines, line{Load: &h.Loads[i]})
 	}
 	for i := range h.Operations {
 		lines = append(lines, line{Op: &h.Operations[i]})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,18 @@ import (
 
 var started = time.Date(2026, 11, 29, 13, 4, 5, 678e6, time.FixedZone("CET", 3600))
 
+// everyLoad has another number in every field, so that none can be taken for another.
+func everyLoad() harness.OpenLoopReport {
+	l := harness.OpenLoopReport{Name: "sale"}
+	v := reflect.ValueOf(&l).Elem()
+	for i := range v.NumField() {
+		if f := v.Field(i); f.CanInt() {
+			f.SetInt(int64(i) + 1)
+		}
+	}
+	return l
+}
+
 // record has something in every field.
 func record() harness.Record {
 	return harness.Record{
@@ -31,13 +44,14 @@ func record() harness.Record {
 		History: harness.History{
 			Operations: []harness.Operation{
 				{
-					ID: "op-1", Process: 1, Kind: "confirm", Burst: "b", Server: "sut-1", Method: "POST", Path: "/x?a=1&b=2", Input: json.RawMessage(`{"seat":"A"}`),
+					ID: "op-1", Process: 1, Kind: "confirm", Burst: "b", Load: "sale", Server: "sut-1", Method: "POST", Path: "/x?a=1&b=2", Input: json.RawMessage(`{"seat":"A"}`),
 					Status: 201, Header: map[string]string{"Location": "/y"}, Output: "line\n<b>\u2028 é \"quoted\"", Intended: 1, Sent: 2, Answered: 3, Outcome: harness.OK,
 				},
 				{ID: "op-2", Method: "GET", Path: "/", Intended: 5, Outcome: harness.Info, Err: "timeout: no answer"},
 			},
 			Events: []harness.Event{{At: 1, Until: 9, Kind: harness.EventPhase, Subject: "up", Text: "two\nlines", Attrs: map[string]string{"k": "v"}}, {At: 4, Kind: harness.EventNote}},
 			Bursts: []harness.BurstReport{{Name: "b", Technique: "h1", Requests: 2, Ready: 2, Sent: 2, Answered: 1, Released: 2, Spread: 7, MaxInFlight: 2, ServerSpread: 8}},
+			Loads:  []harness.OpenLoopReport{everyLoad()},
 		},
 		Upstream: []harness.UpstreamCall{{
 			Seq: 1, Upstream: "desk", Caller: "sut-1", Method: "POST", Path: "/book", Query: "q=1", Op: "op-1", TraceID: "t",
@@ -65,6 +79,7 @@ func result() harness.Result {
 	return harness.Result{
 		Name: "hotel/one-room", Title: "t", Verdict: harness.Unknown, Reason: harness.ReasonLeak, Summary: "s", Seed: 0x2a, Rounds: 1,
 		Params: harness.Params{"users": "2"}, Started: started.UTC(), DurationMS: 3.5, Latency: &harness.Latency{N: 100, P50: 1, P95: 2, P99: &p99, Max: 13},
+		Latencies: map[string]*harness.Latency{"pay": {N: 1, P50: 1, P95: 1, Max: 1}, "hold": {N: 2, P50: 3, P95: 4, Max: 4}}, Loads: []harness.OpenLoopReport{everyLoad()},
 		Checks:   []harness.Verdict{{ID: "I1", Status: harness.Failed, Summary: "v", Rule: "r", Evidence: []harness.Evidence{{Text: "row", Ops: []string{"op-1"}}}}},
 		Upstream: map[string]map[string]harness.CountPair{"desk": {"POST /book": {Ledger: 1, WireMock: -1}}}, Replay: "overbook run",
 	}
@@ -72,7 +87,7 @@ func result() harness.Result {
 
 // same compares whole values; the types' blank fields are not theirs to differ in.
 var same = cmp.Options{cmpopts.IgnoreUnexported(
-	harness.Record{}, harness.Plan{}, harness.History{}, harness.Operation{}, harness.Event{}, harness.BurstReport{}, harness.UpstreamCall{}, harness.UpstreamCount{},
+	harness.Record{}, harness.Plan{}, harness.History{}, harness.Operation{}, harness.Event{}, harness.BurstReport{}, harness.OpenLoopReport{}, harness.UpstreamCall{}, harness.UpstreamCount{},
 	harness.Rows{}, harness.ActivitySample{}, harness.OpenTransaction{}, harness.Witness{}, harness.Trouble{},
 	harness.Result{}, harness.Verdict{}, harness.Evidence{}, harness.Latency{}, harness.CountPair{})}
 
