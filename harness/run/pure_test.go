@@ -92,6 +92,7 @@ func TestLatenciesOfSeveralKinds(t *testing.T) {
 	if r.Latency == nil || r.Latency.N != 1 || len(r.Loads) != 1 {
 		t.Errorf("latency %+v, loads %+v", r.Latency, r.Loads)
 	}
+	r.Started = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	files, err := extraFiles(s, rec, r)
 	if err != nil {
 		t.Fatal(err)
