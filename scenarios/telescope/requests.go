@@ -2,14 +2,13 @@ package telescope
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/scenarios/answers"
 )
 
 // The kinds of operations, as reports and checks know them. Others are given
@@ -33,9 +32,7 @@ func member(n int) string { return "member-" + strconv.Itoa(n+1) }
 
 func staff(n int) string { return "staff-" + strconv.Itoa(n+1) }
 
-func bearer(token string) map[string]string {
-	return map[string]string{"Authorization": "Bearer " + token}
-}
+func bearer(token string) map[string]string { return answers.Bearer(token) }
 
 // signed is the header of a write.
 func signed(token, key string) map[string]string {
@@ -90,10 +87,7 @@ func lookup(process int, who, key, operation string) harness.Request {
 }
 
 // as gives the request another kind, for checks that must tell it from others.
-func as(kind string, r harness.Request) harness.Request {
-	r.Kind = kind
-	return r
-}
+func as(kind string, r harness.Request) harness.Request { return answers.As(kind, r) }
 
 // A booking is what the answer to a booking says.
 type booking struct {
@@ -119,28 +113,11 @@ func booked(ctx context.Context, env harness.Env, r harness.Request) (string, er
 	return b.BookingID, err
 }
 
-// word is what a client was told, in one word or two: the status, and of a
-// problem the last part of its type ("409 slot-taken"); "none" without an answer.
-func word(op harness.Operation) string {
-	if op.Status == 0 {
-		return "none"
-	}
-	if t := problemType(op); t != "" {
-		return strconv.Itoa(op.Status) + " " + t
-	}
-	return strconv.Itoa(op.Status)
-}
+// word is what a client was told, in one word or two ("409 slot-taken"); "none" without an answer.
+func word(op harness.Operation) string { return answers.Word(op) }
 
 // problemType is the last part of a problem's type, "" when the answer is none.
-func problemType(op harness.Operation) string {
-	var p struct {
-		Type string `json:"type"`
-	}
-	if op.Status < 400 || json.Unmarshal([]byte(op.Output), &p) != nil {
-		return ""
-	}
-	return p.Type[strings.LastIndex(p.Type, "/")+1:]
-}
+func problemType(op harness.Operation) string { return answers.ProblemType(op) }
 
 // slotOf is the slot that an operation's path names; 0 when it names none.
 func slotOf(op harness.Operation) int64 {
@@ -156,42 +133,11 @@ func slotOf(op harness.Operation) int64 {
 	return id
 }
 
-// witnessOverlap records how many were in flight at once; half of the burst
-// must have been for it to be a race.
-func witnessOverlap(env harness.Env, r harness.BurstReport) {
-	env.Witness("max_in_flight", float64(max(2, r.Requests/2)), float64(r.MaxInFlight), "requests of "+r.Name+" sent and unanswered at one instant")
-}
+// witnessOverlap records how many of a burst were in flight at once.
+func witnessOverlap(env harness.Env, r harness.BurstReport) { answers.WitnessOverlap(env, r) }
 
 // overlapping counts the most operations that were under way at one instant.
-func overlapping(ops []harness.Operation) int {
-	type edge struct {
-		at    int64
-		enter int
-	}
-	edges := make([]edge, 0, 2*len(ops))
-	for _, op := range ops {
-		if op.Sent != 0 && op.Answered > op.Sent {
-			edges = append(edges, edge{int64(op.Sent), 1}, edge{int64(op.Answered), -1})
-		}
-	}
-	slices.SortFunc(edges, func(a, b edge) int { // who ends at an instant is gone before another begins
-		if a.at != b.at {
-			return int(max(-1, min(1, a.at-b.at)))
-		}
-		return a.enter - b.enter
-	})
-	most, now := 0, 0
-	for _, e := range edges {
-		now += e.enter
-		most = max(most, now)
-	}
-	return most
-}
+func overlapping(ops []harness.Operation) int { return answers.Overlapping(ops) }
 
 // count is the witness of something that took place once or not at all.
-func count(tookPlace bool) float64 {
-	if tookPlace {
-		return 1
-	}
-	return 0
-}
+func count(tookPlace bool) float64 { return answers.Once(tookPlace) }
