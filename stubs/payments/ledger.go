@@ -47,8 +47,8 @@ type Refund struct {
 	Amount    int64    `json:"amount"`
 	Currency  string   `json:"currency"`
 	Keys      []string `json:"keys"`     // distinct Idempotency-Keys of the calls that were accepted, in order of arrival
-	Posts     int      `json:"posts"`    // calls for this payment that were looked at, since it went back
-	Accepted  int      `json:"accepted"` // of these, told (or to be told) that it succeeded
+	Posts     int      `json:"posts"`    // calls for this payment that were looked at, whatever they were answered
+	Accepted  int      `json:"accepted"` // of these, decided as succeeded: the first and its repetitions
 	AtMS      float64  `json:"at_ms"`
 }
 
@@ -110,45 +110,61 @@ func (l Ledger) MarshalJSON() ([]byte, error) {
 	return json.Marshal(rows)
 }
 
+// anyRow has the fields of all kinds of rows, so that a ledger is read in one
+// pass: who delivers callbacks reads it often.
+type anyRow struct {
+	Row       string          `json:"row"`
+	PaymentID string          `json:"payment_id"`
+	Reference string          `json:"reference"`
+	Intent    string          `json:"intent"`
+	Amount    int64           `json:"amount"`
+	Currency  string          `json:"currency"`
+	Card      string          `json:"card"`
+	Status    string          `json:"status"`
+	Captured  int64           `json:"captured"`
+	CreatedMS float64         `json:"created_ms"`
+	DecidedMS float64         `json:"decided_ms"`
+	Key       string          `json:"key"`
+	Posts     int             `json:"posts"`
+	RefundID  string          `json:"refund_id"`
+	Keys      []string        `json:"keys"`
+	Accepted  int             `json:"accepted"`
+	AtMS      float64         `json:"at_ms"`
+	Seq       int             `json:"seq"`
+	EventID   string          `json:"event_id"`
+	Type      string          `json:"type"`
+	Body      json.RawMessage `json:"body"`
+	Due       bool            `json:"due"`
+	Lost      bool            `json:"lost"`
+	Copies    int             `json:"copies"`
+	Reversed  bool            `json:"reversed"`
+	Crossed   bool            `json:"crossed"`
+}
+
 // UnmarshalJSON reads what GET /__double/ledger answers. The bodies of the
 // callbacks come out byte for byte.
 func (l *Ledger) UnmarshalJSON(text []byte) error {
-	var rows []json.RawMessage
+	var rows []anyRow
 	if err := json.Unmarshal(text, &rows); err != nil {
 		return fmt.Errorf("read the ledger of payments: %w", err)
 	}
 	*l = Ledger{}
-	for i, row := range rows {
-		if err := l.add(row); err != nil {
-			return fmt.Errorf("read the ledger of payments, row %d: %w", i+1, err)
+	for i, r := range rows {
+		switch r.Row {
+		case "payment":
+			l.Payments = append(l.Payments, Payment{
+				r.PaymentID, r.Reference, r.Intent, r.Amount, r.Currency, r.Card, r.Status, r.Captured, r.CreatedMS, r.DecidedMS, r.Key, r.Posts,
+			})
+		case "refund":
+			l.Refunds = append(l.Refunds, Refund{r.RefundID, r.PaymentID, r.Amount, r.Currency, r.Keys, r.Posts, r.Accepted, r.AtMS})
+		case "callback":
+			l.Callbacks = append(l.Callbacks, Callback{
+				r.Seq, r.EventID, r.Type, r.PaymentID, r.Card, r.Body, r.Due, r.Lost, r.Copies, r.Reversed, r.Crossed, r.AtMS,
+			})
+		default:
+			return fmt.Errorf("read the ledger of payments, row %d: %q is none of payment, refund, callback", i+1, r.Row)
 		}
 	}
-	return nil
-}
-
-func (l *Ledger) add(row json.RawMessage) error {
-	var kind struct{ Row string }
-	if err := json.Unmarshal(row, &kind); err != nil {
-		return err
-	}
-	switch kind.Row {
-	case "payment":
-		return appendRow(&l.Payments, row)
-	case "refund":
-		return appendRow(&l.Refunds, row)
-	case "callback":
-		return appendRow(&l.Callbacks, row)
-	default:
-		return fmt.Errorf("%q is none of payment, refund, callback", kind.Row)
-	}
-}
-
-func appendRow[T any](list *[]T, row json.RawMessage) error {
-	var v T
-	if err := json.Unmarshal(row, &v); err != nil {
-		return err
-	}
-	*list = append(*list, v)
 	return nil
 }
 

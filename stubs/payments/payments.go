@@ -35,21 +35,22 @@ var (
 type provider struct {
 	clock clock.Clock
 
-	mu         sync.Mutex
-	set        settings
-	books      books
-	chargeKeys map[string]*keyed[charge]
-	refundKeys map[string]*keyed[refund]
-	loud       chan struct{} // closed when the silences that there are end
-	stats      double.Stats
+	mu          sync.Mutex
+	set         settings
+	books       books
+	chargeKeys  map[string]*keyed[charge]
+	refundKeys  map[string]*keyed[refund]
+	refundPosts map[string]int // by payment id
+	loud        chan struct{}  // closed when the silences that there are end
+	stats       double.Stats
 }
 
 // keyed is what an Idempotency-Key stands for, from when its first call came.
 type keyed[C any] struct {
 	call    C
 	working bool // the first call is not answered yet
-	posts   int
-	payment int // index of charges' payment once it is accepted, else -1
+	posts   int  // with this body
+	payment int  // of a charge: index once it is accepted, else -1
 }
 
 // An outcome is a decision and how it is told.
@@ -66,7 +67,7 @@ func told(r double.Reply) outcome { return outcome{r, Final} }
 func New(uint64) http.Handler {
 	p := &provider{
 		clock: clock.New(), set: defaults(), books: newBooks(), stats: double.NewStats(), loud: make(chan struct{}),
-		chargeKeys: map[string]*keyed[charge]{}, refundKeys: map[string]*keyed[refund]{},
+		chargeKeys: map[string]*keyed[charge]{}, refundKeys: map[string]*keyed[refund]{}, refundPosts: map[string]int{},
 	}
 	mux := http.NewServeMux()
 	p.serve(mux, postCharges, p.charges)

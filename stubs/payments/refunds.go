@@ -48,6 +48,10 @@ func (p *provider) refunds(r *http.Request, body []byte) outcome {
 func (p *provider) beginRefund(key string, c refund) (*keyed[refund], time.Duration, *outcome) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.refundPosts[c.PaymentID]++
+	if i, done := p.books.refundOf[c.PaymentID]; done {
+		p.books.refunds[i].Posts = p.refundPosts[c.PaymentID]
+	}
 	k, no := known(p.refundKeys, key, c)
 	switch {
 	case k == nil:
@@ -55,9 +59,6 @@ func (p *provider) beginRefund(key string, c refund) (*keyed[refund], time.Durat
 		p.refundKeys[key] = k
 		return k, p.set.refundLatency, nil
 	case no != nil:
-		if i, done := p.books.refundOf[c.PaymentID]; done {
-			p.books.refunds[i].Posts++
-		}
 		o := told(*no)
 		return k, 0, &o
 	default:
@@ -90,10 +91,6 @@ func (p *provider) giveBack(key string, c refund) outcome {
 		return told(double.Refuse(http.StatusNotFound, "unknown_payment"))
 	}
 	payment := p.books.payments[n]
-	i, done := p.books.refundOf[c.PaymentID]
-	if done {
-		p.books.refunds[i].Posts++
-	}
 	switch {
 	case payment.Status != Captured:
 		return told(double.Refuse(http.StatusConflict, "not_captured"))
@@ -103,10 +100,11 @@ func (p *provider) giveBack(key string, c refund) outcome {
 		return told(double.Refuse(http.StatusBadRequest, "bad_request"))
 	}
 	status := http.StatusOK
+	i, done := p.books.refundOf[c.PaymentID]
 	if !done {
 		status, i = http.StatusCreated, len(p.books.refunds)
 		p.books.refunds = append(p.books.refunds, Refund{
-			RefundID: fmt.Sprintf("re_%d", i+1), PaymentID: c.PaymentID, Amount: c.Amount, Currency: c.Currency, Posts: 1, AtMS: p.now(),
+			RefundID: fmt.Sprintf("re_%d", i+1), PaymentID: c.PaymentID, Amount: c.Amount, Currency: c.Currency, Posts: p.refundPosts[c.PaymentID], AtMS: p.now(),
 		})
 		p.books.refundOf[c.PaymentID] = i
 		p.happened(PaymentRefunded, payment, c.Amount)
