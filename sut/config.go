@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/overbook/overbook/sut/clock"
 )
@@ -32,6 +33,7 @@ type commonConfig struct {
 type variable struct {
 	name, initial, want, example string
 	set                          func(string) bool
+	secret                       bool // its value is never shown
 }
 
 // variables are the settings that every design has, in the order in which they
@@ -73,23 +75,36 @@ func read(given map[string]string, variables []variable) []string {
 		if value == "" {
 			value = v.initial
 		}
-		if !v.set(value) {
-			faults = append(faults, fmt.Sprintf("%s=%q: want %s, e.g. %s=%s", v.name, value, v.want, v.name, v.example))
+		if v.set(value) {
+			continue
 		}
+		shown := fmt.Sprintf("%s=%q", v.name, value)
+		if v.secret && value != "" {
+			shown = fmt.Sprintf("%s (%d characters, not shown)", v.name, utf8.RuneCountInString(value))
+		}
+		faults = append(faults, fmt.Sprintf("%s: want %s, e.g. %s=%s", shown, v.want, v.name, v.example))
 	}
 	return faults
 }
 
 func text(name, initial, want, example string, ok func(string) bool, at *string) variable {
-	return variable{name, initial, want, example, func(value string) bool {
+	return variable{name: name, initial: initial, want: want, example: example, set: func(value string) bool {
 		*at = value
 		return ok(value)
 	}}
 }
 
+// secret is a text of at least so many characters that is shown to nobody.
+func secret(name string, least int, at *string) variable {
+	ok := func(value string) bool { return utf8.RuneCountInString(value) >= least }
+	v := text(name, "", fmt.Sprintf("a secret of at least %d characters (required)", least), strings.Repeat("x", least), ok, at)
+	v.secret = true
+	return v
+}
+
 func count(name string, initial, least, most int, at *int) variable {
 	want := fmt.Sprintf("a whole number from %d to %d", least, most)
-	return variable{name, strconv.Itoa(initial), want, strconv.Itoa(initial), func(value string) bool {
+	return variable{name: name, initial: strconv.Itoa(initial), want: want, example: strconv.Itoa(initial), set: func(value string) bool {
 		n, err := strconv.Atoi(value)
 		*at = n
 		return err == nil && n >= least && n <= most
@@ -97,7 +112,7 @@ func count(name string, initial, least, most int, at *int) variable {
 }
 
 func flag(name string, at *bool) variable {
-	return variable{name, "false", "true or false", "true", func(value string) bool {
+	return variable{name: name, initial: "false", want: "true or false", example: "true", set: func(value string) bool {
 		b, err := strconv.ParseBool(value)
 		*at = b
 		return err == nil
@@ -106,7 +121,7 @@ func flag(name string, at *bool) variable {
 
 // choice is a setting of two words, of which the second sets the flag.
 func choice(name, no, yes string, at *bool) variable {
-	return variable{name, no, no + " or " + yes, no, func(value string) bool {
+	return variable{name: name, initial: no, want: no + " or " + yes, example: no, set: func(value string) bool {
 		*at = value == yes
 		return value == no || value == yes
 	}}
@@ -117,7 +132,7 @@ func positive(name, initial string, at *time.Duration) variable {
 }
 
 func span(name, initial string, ok func(time.Duration) bool, want string, at *time.Duration) variable {
-	return variable{name, initial, want, initial, func(value string) bool {
+	return variable{name: name, initial: initial, want: want, example: initial, set: func(value string) bool {
 		d, err := time.ParseDuration(value)
 		*at = d
 		return err == nil && ok(d)
@@ -125,7 +140,7 @@ func span(name, initial string, ok func(time.Duration) bool, want string, at *ti
 }
 
 func zone(name, initial string, at **time.Location) variable {
-	return variable{name, initial, "a time zone of the IANA database", initial, func(value string) bool {
+	return variable{name: name, initial: initial, want: "a time zone of the IANA database", example: initial, set: func(value string) bool {
 		var err error
 		*at, err = time.LoadLocation(value)
 		return err == nil && value != "Local" // which is another one on another machine

@@ -9,6 +9,7 @@ import (
 
 	"github.com/overbook/overbook/sut/library"
 	"github.com/overbook/overbook/sut/telescope"
+	"github.com/overbook/overbook/sut/tickets"
 )
 
 // A service is one replica of a design's server, without its HTTP listener.
@@ -33,7 +34,7 @@ type design struct {
 // designs are all designs, with empty settings. A new one is added here and
 // nowhere else in this package.
 func designs() []design {
-	return []design{libraryDesign(), telescopeDesign()}
+	return []design{libraryDesign(), telescopeDesign(), ticketsDesign()}
 }
 
 // designNamed gives a design; false when there is none of that name.
@@ -134,4 +135,55 @@ func telescopeDesign() design {
 		return started(telescope.Start(ctx, *c))
 	}
 	return d
+}
+
+func ticketsDesign() design {
+	c := &tickets.Config{}
+	d := design{name: "tickets", migrate: tickets.Migrate}
+	d.variables = []variable{
+		text("PAYMENTS_URL", "", "the HTTP address of the payment provider (required)", "http://127.0.0.1:8092", schemes("http", "https"), &c.PaymentsURL),
+		secret("TICKETS_CALLBACK_SECRET", 16, &c.CallbackSecret),
+		positive("TICKETS_CALLBACK_WINDOW", "5m", &c.CallbackWindow),
+		text("TICKETS_POLICY", "quarantine", "quarantine or release", "quarantine", oneOf("quarantine", "release"), &c.Policy),
+		positive("TICKETS_HOLD", "8m", &c.Hold),
+		positive("TICKETS_HARD_TIMEOUT", "15m", &c.HardTimeout),
+		positive("TICKETS_TICK", "100ms", &c.Tick),
+		positive("TICKETS_RECONCILE_AFTER", "1m", &c.ReconcileAfter),
+		positive("TICKETS_RECONCILE_EVERY", "30s", &c.ReconcileEvery),
+		positive("TICKETS_PAYMENT_TIMEOUT", "5s", &c.PaymentTimeout),
+		positive("TICKETS_REFUND_BACKOFF", "1s", &c.RefundBackoff),
+		count("TICKETS_REFUND_PARK_AFTER", 20, 1, 1_000_000, &c.RefundParkAfter),
+		positive("TICKETS_LOCK_TIMEOUT", "2s", &c.LockTimeout),
+		positive("TICKETS_STATEMENT_TIMEOUT", "5s", &c.StatementTimeout),
+		count("TICKETS_TRIES", 5, 1, 100, &c.Tries),
+	}
+	d.faults = func(common commonConfig) []string { return ticketsFaults(c, common.testMode) }
+	d.start = func(ctx context.Context, common commonConfig) (service, error) {
+		c.DatabaseURL, c.PoolSize, c.Replica = common.databaseURL, common.poolSize, common.replica
+		c.TestMode, c.Clock, c.Log = common.testMode, common.clock, common.log
+		return started(tickets.Start(ctx, *c))
+	}
+	return d
+}
+
+// ticketsFaults are the settings that don't fit together. What is safe, only
+// not sensible, tests may have.
+func ticketsFaults(c *tickets.Config, testMode bool) []string {
+	var faults []string
+	if c.LockTimeout >= c.StatementTimeout {
+		faults = append(faults, fmt.Sprintf("TICKETS_LOCK_TIMEOUT=%q: want less than TICKETS_STATEMENT_TIMEOUT (%v), or no wait for a lock ends as one, e.g. TICKETS_LOCK_TIMEOUT=%v",
+			c.LockTimeout, c.StatementTimeout, c.StatementTimeout/2))
+	}
+	if testMode {
+		return faults
+	}
+	if c.ReconcileAfter <= c.PaymentTimeout {
+		faults = append(faults, fmt.Sprintf("TICKETS_RECONCILE_AFTER=%q: want more than TICKETS_PAYMENT_TIMEOUT (%v), as until then the answer itself may come, e.g. TICKETS_RECONCILE_AFTER=%v (TEST_MODE=true allows less)",
+			c.ReconcileAfter, c.PaymentTimeout, 12*c.PaymentTimeout))
+	}
+	if c.HardTimeout <= c.ReconcileAfter {
+		faults = append(faults, fmt.Sprintf("TICKETS_HARD_TIMEOUT=%q: want more than TICKETS_RECONCILE_AFTER (%v), or a charge is given up before anybody has asked about it, e.g. TICKETS_HARD_TIMEOUT=%v (TEST_MODE=true allows less)",
+			c.HardTimeout, c.ReconcileAfter, 15*c.ReconcileAfter))
+	}
+	return faults
 }

@@ -34,7 +34,7 @@ returning charge_id, hold_id, next_ask_at, overbook_op, traceparent, case origin
 // until it is settled; one that failed, once more at its hard timeout.
 const sqlAsked = `
 update charges set next_ask_at = case
-  when $3::boolean and sent_at + $6::interval > $4 then greatest(next_ask_at, $2)
+  when $3::boolean and sent_at + $6::interval > $4 then $2
   when next_ask_at is distinct from $2 or state = 'CHARGING' then next_ask_at
   when sent_at + $6::interval <= $4 then null
   when state = 'REFUND_RESOLVED' and settled_at is null then next_ask_at
