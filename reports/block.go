@@ -104,6 +104,9 @@ func writeFigures(b *strings.Builder, r harness.Result) {
 	if r.Latency != nil {
 		fmt.Fprintf(b, "  latency   %s\n", latencyLine(r.Latency))
 	}
+	for _, l := range latencyFacts(r) {
+		fmt.Fprintf(b, "  latency   %s: %s\n", oneLine(l.Name), l.Value)
+	}
 }
 
 const checkIndent = "           "

@@ -144,9 +144,9 @@ func operationTable(rec harness.Record, ids []string) *tableView {
 		Numeric: []bool{false, true, false, false, false, true, true},
 	}
 	released := releases(rec)
-	found := 0
+	found, among := 0, setOf(ids)
 	for _, op := range rec.History.Operations {
-		if !slices.Contains(ids, op.ID) {
+		if !among[op.ID] {
 			continue
 		}
 		if found++; found > operationsShown {

@@ -20,6 +20,9 @@ type clientLane struct {
 // hitLanes bounds the clients that are drawn apart as a counterexample.
 const hitLanes = 12
 
+// clientLanes bounds the clients that are drawn: of a large load a sample.
+const clientLanes = 300
+
 // counterexample draws the clients that the evidence names, each with the
 // upstream calls of its operations below it, and then the database sessions that
 // they used.
@@ -68,7 +71,13 @@ func (s *sketch) clients(lanes []clientLane) {
 	if len(lanes) > laneFew {
 		height, every = laneShort, 5
 	}
-	s.head(fmt.Sprintf("clients (%d)", len(lanes)))
+	all := len(lanes)
+	if lanes = sampled(lanes, clientLanes); len(lanes) == all {
+		s.head(fmt.Sprintf("clients (%d)", all))
+	} else {
+		s.head(fmt.Sprintf("clients (%d of %d)", len(lanes), all))
+		s.Notes = append(s.Notes, fmt.Sprintf("%d of %d clients are drawn: those that the evidence names first, and an even sample of the others in the order of their last answers.", len(lanes), all))
+	}
 	top := s.y
 	for i, l := range lanes {
 		if l.hit {
@@ -82,6 +91,31 @@ func (s *sketch) clients(lanes []clientLane) {
 		s.y += height
 	}
 	s.Bands = append(s.Bands, laneBand{top - 2, s.y - top + 2})
+}
+
+// sampled gives at most so many lanes in their order, evenly spread; lanes that
+// are named in the evidence come before the others.
+func sampled(lanes []clientLane, most int) []clientLane {
+	if len(lanes) <= most {
+		return lanes
+	}
+	hits := 0
+	for _, l := range lanes {
+		if l.hit {
+			hits++
+		}
+	}
+	room := map[bool]int{true: min(hits, most), false: most - min(hits, most)}
+	size := map[bool]int{true: hits, false: len(lanes) - hits}
+	kept, met := make([]clientLane, 0, most), map[bool]int{}
+	for _, l := range lanes {
+		i := met[l.hit]
+		met[l.hit]++
+		if (i+1)*room[l.hit]/size[l.hit] > i*room[l.hit]/size[l.hit] { // one more is due at this place
+			kept = append(kept, l)
+		}
+	}
+	return kept
 }
 
 // hitNear reports whether the label of a highlighted lane would touch that of lane i.

@@ -34,13 +34,14 @@ const (
 	ecdfRug   = 400  // samples with a stroke of their own
 )
 
-// latencyCharts draws the kinds of operations that were sent in bursts, or
-// all kinds where there was no burst.
+// latencyCharts draws the kinds of operations that were sent in bursts and
+// open loops, or all kinds where there were none.
 func latencyCharts(rec harness.Record) []ecdfView {
 	var kinds []string
-	bursts := len(rec.History.Bursts) > 0
+	planned := len(rec.History.Bursts)+len(rec.History.Loads) > 0
+	drawn := func(op harness.Operation) bool { return op.Burst != "" || op.Load != "" || !planned }
 	for _, op := range rec.History.Operations {
-		if (op.Burst != "" || !bursts) && !slices.Contains(kinds, op.Kind) {
+		if drawn(op) && !slices.Contains(kinds, op.Kind) {
 			kinds = append(kinds, op.Kind)
 		}
 	}
@@ -49,7 +50,7 @@ func latencyCharts(rec harness.Record) []ecdfView {
 		var samples []time.Duration
 		sent := 0
 		for _, op := range rec.History.OfKind(kind) {
-			if op.Burst == "" && bursts {
+			if !drawn(op) {
 				continue
 			}
 			sent++

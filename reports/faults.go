@@ -87,8 +87,9 @@ type lifetime struct{ from, to time.Duration }
 // with the first fault after it was sent, or never.
 func spansOf(rec harness.Record, ids []string) []lifetime {
 	var spans []lifetime
+	among := setOf(ids)
 	for _, op := range rec.History.Operations {
-		if op.Sent == 0 || !slices.Contains(ids, op.ID) {
+		if op.Sent == 0 || !among[op.ID] {
 			continue
 		}
 		l := lifetime{op.Sent, op.Answered}

@@ -62,9 +62,12 @@ func moments(rec harness.Record, ids []string) (seen []moment, wires string) {
 // statements are shown: whether that is before or after its COMMIT is what a
 // reader looks for.
 func answerMoments(rec harness.Record, ids []string, statements []moment) (seen []moment) {
+	among := setOf(ids)
 	for _, op := range rec.History.Operations {
-		shown := slices.ContainsFunc(statements, func(m moment) bool { return m.op == oneLine(op.ID) })
-		if op.Status != 0 && shown && slices.Contains(ids, op.ID) {
+		if op.Status == 0 || !among[op.ID] {
+			continue
+		}
+		if slices.ContainsFunc(statements, func(m moment) bool { return m.op == oneLine(op.ID) }) {
 			seen = append(seen, moment{at: op.Answered, op: oneLine(op.ID), place: fmt.Sprintf("client %d", op.Process), text: fmt.Sprintf("has its answer: %d", op.Status)})
 		}
 	}
@@ -89,8 +92,9 @@ func closed(seen []moment) []moment {
 // last statement.
 func eventMoments(rec harness.Record, ids []string, first, last time.Duration) (seen []moment) {
 	lost := map[string]bool{} // servers that owe an answer
+	among := setOf(ids)
 	for _, op := range rec.History.Operations {
-		if slices.Contains(ids, op.ID) && op.Answered == 0 && op.Server != "" {
+		if among[op.ID] && op.Answered == 0 && op.Server != "" {
 			lost[op.Server] = true
 		}
 	}
@@ -120,13 +124,14 @@ func eventMoments(rec harness.Record, ids []string, first, last time.Duration) (
 
 // faultsOf is the faults that struck calls and statements of the operations.
 func faultsOf(rec harness.Record, ids []string) (faults []string) {
+	among := setOf(ids)
 	for _, c := range rec.Upstream {
-		if c.Fault != "" && slices.Contains(ids, c.Op) {
+		if c.Fault != "" && among[c.Op] {
 			faults = append(faults, c.Fault)
 		}
 	}
 	for _, u := range rec.Postgres {
-		if u.Fault != "" && slices.Contains(ids, u.Op) {
+		if u.Fault != "" && among[u.Op] {
 			faults = append(faults, u.Fault)
 		}
 	}
@@ -134,8 +139,9 @@ func faultsOf(rec harness.Record, ids []string) (faults []string) {
 }
 
 func callMoments(rec harness.Record, ids []string) (seen []moment) {
+	among := setOf(ids)
 	for _, c := range rec.Upstream {
-		if !slices.Contains(ids, c.Op) {
+		if !among[c.Op] {
 			continue
 		}
 		place := oneLine(c.Caller + " > " + c.Upstream)
@@ -164,8 +170,9 @@ func callMoments(rec harness.Record, ids []string) (seen []moment) {
 }
 
 func statementMoments(rec harness.Record, ids []string) (seen []moment) {
+	among := setOf(ids)
 	for _, u := range rec.Postgres {
-		if u.Step() && slices.Contains(ids, u.Op) {
+		if u.Step() && among[u.Op] {
 			seen = append(seen, unitMoments(u)...)
 		}
 	}

@@ -87,7 +87,7 @@ func junitOf(r harness.Result) junitSuite {
 		Time:       seconds(r.DurationMS),
 		Timestamp:  r.Started.UTC().Format(time.RFC3339),
 		Properties: junitProperties(r),
-		SystemOut:  xmlText(strings.Join(burstLines(r.Bursts), "\n")),
+		SystemOut:  xmlText(strings.Join(deliveryLines(r), "\n")),
 	}
 	for _, v := range r.Checks {
 		c := junitCase{Class: xmlText(r.Name), Name: xmlText(v.ID), Time: "0.000"}

@@ -2,7 +2,6 @@ package reports
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,14 +23,26 @@ func recordOf(records map[string]harness.Record, r harness.Result) (harness.Reco
 // named is the ids of the operations that a verdict's evidence is about, each once.
 func named(v harness.Verdict) []string {
 	var ids []string
+	seen := map[string]bool{}
 	for _, e := range v.Evidence {
 		for _, id := range e.Ops {
-			if !slices.Contains(ids, id) {
+			if !seen[id] {
+				seen[id] = true
 				ids = append(ids, id)
 			}
 		}
 	}
 	return ids
+}
+
+// setOf is for asking whether an operation is one of many: a large load has
+// tens of thousands, and a check may name a good part of them.
+func setOf(ids []string) map[string]bool {
+	set := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		set[id] = true
+	}
+	return set
 }
 
 // releases is the instant of release of each burst, by name.
@@ -47,9 +58,9 @@ func releases(rec harness.Record) map[string]time.Duration {
 // their burst or else of the first burst.
 func operationLines(rec harness.Record, v harness.Verdict, ids []string) []string {
 	var lines []string
-	released, from := releases(rec), originOf(ids, rec)
+	released, from, among := releases(rec), originOf(ids, rec), setOf(ids)
 	for _, op := range rec.History.Operations {
-		if !slices.Contains(ids, op.ID) || mentioned(v, op.ID) {
+		if !among[op.ID] || mentioned(v, op.ID) {
 			continue
 		}
 		if len(lines) > operationsShown {
@@ -143,8 +154,9 @@ func (o origin) words() string {
 func originOf(ids []string, rec harness.Record) origin {
 	released := releases(rec)
 	var first origin
+	among := setOf(ids)
 	for _, op := range rec.History.Operations {
-		if !slices.Contains(ids, op.ID) {
+		if !among[op.ID] {
 			continue
 		}
 		if at, ok := released[op.Burst]; ok {

@@ -47,6 +47,13 @@ func anyResult(t *rapid.T) harness.Result {
 		r.Witness = []harness.Witness{{Kind: hostile.Draw(t, "kind"), Want: 2, Got: 1}}
 		r.Bursts = []harness.BurstReport{{Name: hostile.Draw(t, "burst"), Requests: 3, Released: moment(t, "released")}}
 	}
+	if rapid.Bool().Draw(t, "open loops") {
+		r.Latencies = map[string]*harness.Latency{hostile.Draw(t, "kind"): {N: rapid.IntRange(0, 100).Draw(t, "n")}, "nil": nil}
+		r.Loads = []harness.OpenLoopReport{{
+			Name: hostile.Draw(t, "load"), Planned: rapid.IntRange(0, 3).Draw(t, "planned"), CutOff: rapid.IntRange(0, 3).Draw(t, "cut off"),
+			LateP99: moment(t, "late"), Waited: rapid.IntRange(0, 1).Draw(t, "waited"), Refused: rapid.IntRange(0, 2).Draw(t, "refused"),
+		}}
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "checks") {
 		r.Checks = append(r.Checks, anyVerdict(t))
 	}
@@ -70,7 +77,7 @@ func anyRecord(t *rapid.T) harness.Record {
 	for range rapid.IntRange(0, 5).Draw(t, "ops") {
 		rec.History.Operations = append(rec.History.Operations, harness.Operation{
 			ID: rapid.SampledFrom([]string{"op-0", "op-1", "op-2"}).Draw(t, "id"), Process: rapid.IntRange(0, 2).Draw(t, "process"), Kind: hostile.Draw(t, "kind"),
-			Burst: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "of burst"), Method: "POST", Path: hostile.Draw(t, "path"), Output: hostile.Draw(t, "output"), Err: hostile.Draw(t, "err"),
+			Burst: rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "of burst"), Load: rapid.SampledFrom([]string{"", "sale"}).Draw(t, "of load"), Method: "POST", Path: hostile.Draw(t, "path"), Output: hostile.Draw(t, "output"), Err: hostile.Draw(t, "err"),
 			Intended: moment(t, "intended"), Sent: moment(t, "sent"), Answered: moment(t, "answered"), Outcome: harness.Outcome(rapid.IntRange(0, 3).Draw(t, "outcome")),
 		})
 	}

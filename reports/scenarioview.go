@@ -34,6 +34,7 @@ type scenarioView struct {
 	Facts     []fact // answers, outcomes, counts, latency
 	Witness   []string
 	Bursts    *tableView
+	Loads     *tableView
 	Plan      []fact
 	Phases    []fact
 	Measured  []fact
@@ -77,7 +78,7 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 	for _, w := range r.Witness {
 		v.Witness = append(v.Witness, screen(witnessLine(w)))
 	}
-	v.Bursts = burstTable(r.Bursts)
+	v.Bursts, v.Loads = burstTable(r.Bursts), loadTable(r.Loads)
 	v.Plan, v.Phases, v.Measured = planFacts(r), phaseFacts(r), measuredFacts(r)
 	if !have {
 		return v
@@ -103,6 +104,9 @@ func factsOf(r harness.Result) []fact {
 		}
 		facts = append(facts, fact{"response p50", millis(l.P50)}, fact{"response p95", millis(l.P95)},
 			fact{"response p99", p99}, fact{"response max", millis(l.Max)}, fact{"n", fmt.Sprint(l.N)})
+	}
+	for _, l := range latencyFacts(r) {
+		facts = append(facts, fact{"response of " + l.Name, screen(l.Value)})
 	}
 	return slices.DeleteFunc(facts, func(f fact) bool { return f.Value == "" })
 }

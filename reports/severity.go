@@ -42,6 +42,8 @@ func settled(s harness.Suite) harness.Suite {
 		r.Upstream = filled(r.Upstream)
 		r.Measurements = filled(r.Measurements)
 		r.Bursts = append([]harness.BurstReport{}, r.Bursts...)
+		r.Latencies = maps.Clone(r.Latencies)
+		maps.DeleteFunc(r.Latencies, func(_ string, l *harness.Latency) bool { return l == nil })
 		r.Witness = append([]harness.Witness{}, r.Witness...)
 		r.Checks = append([]harness.Verdict{}, r.Checks...)
 		for j, v := range r.Checks {

@@ -155,7 +155,7 @@ func writeEnumerations(b *strings.Builder, r harness.Result, o TextOptions) {
 
 // witnessLines is the evidence that a race took place.
 func witnessLines(r harness.Result) []string {
-	lines := burstLines(r.Bursts)
+	lines := deliveryLines(r)
 	lines = append(lines, witnessesByKind(r.Witness)...)
 	for i, l := range lines {
 		lines[i] = oneLine(l)

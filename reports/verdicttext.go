@@ -35,7 +35,7 @@ func verdictText(r harness.Result, v harness.Verdict) string {
 	for _, line := range evidenceLines(v, true) {
 		b.WriteString("  " + line + "\n")
 	}
-	for _, line := range burstLines(r.Bursts) {
+	for _, line := range deliveryLines(r) {
 		b.WriteString(line + "\n")
 	}
 	if v.Rule != "" {

@@ -25,6 +25,7 @@ type window struct {
 // the whole run.
 func windowOf(r harness.Result, rec harness.Record) window {
 	ids := badOps(r)
+	among := setOf(ids)
 	bursts := slices.Clone(rec.History.Bursts)
 	slices.SortStableFunc(bursts, func(a, b harness.BurstReport) int { return int(a.Released - b.Released) })
 	w := window{zero: firstRelease(rec), bursts: len(bursts), setup: map[string]bool{}}
@@ -55,7 +56,7 @@ func windowOf(r harness.Result, rec harness.Record) window {
 		}
 	}
 	for _, u := range rec.Postgres {
-		if w.showsUnit(u) && u.Op != "" && slices.Contains(ids, u.Op) {
+		if w.showsUnit(u) && u.Op != "" && among[u.Op] {
 			w.to = max(w.to, u.Arrived, u.Answered)
 		}
 	}
@@ -94,8 +95,9 @@ func pointWindow(rec harness.Record, point []string, blamed bool) window {
 
 // burstOf is the index of the burst to show.
 func burstOf(rec harness.Record, bursts []harness.BurstReport, ids []string) int {
+	among := setOf(ids)
 	for _, op := range rec.History.Operations {
-		if op.Burst != "" && slices.Contains(ids, op.ID) {
+		if op.Burst != "" && among[op.ID] {
 			if i := slices.IndexFunc(bursts, func(b harness.BurstReport) bool { return b.Name == op.Burst }); i >= 0 {
 				return i
 			}
