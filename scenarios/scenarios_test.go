@@ -71,6 +71,7 @@ func TestEveryScenarioIsWhole(t *testing.T) {
 var everywhere = map[string][]string{
 	"library":   {"L-I1", "L-I2", "L-I3", "L-I3.charges", "L-I4", "L-I5", "L-I7"},
 	"telescope": {"T-I1", "T-I2", "T-I3", "T-I4", "T-I5", "T-I6", "T-I7", "T-I10"},
+	"tickets":   {"S-I1", "S-I2", "S-I3", "S-I4", "S-I5", "S-I6", "S-I7", "S-I8", "S-I9", "S-I10", "S-I11"},
 }
 
 func TestEveryDesignSaysWhatItAlwaysChecks(t *testing.T) {
