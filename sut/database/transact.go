@@ -64,17 +64,18 @@ func (s *Store) repeat(ctx context.Context, once func(context.Context, *pgxpool.
 			return err
 		}
 		s.retried()
-		if pauseErr := clock.Pause(ctx, s.pause(try)); pauseErr != nil {
+		if pauseErr := clock.Pause(ctx, s.Backoff(try)); pauseErr != nil {
 			return errors.Join(err, pauseErr)
 		}
 	}
 }
 
-// pause is how long to wait before trying again: 5 ms doubling, half of it random.
-func (s *Store) pause(try int) time.Duration {
+// Backoff is how long to wait after so many tries, from 1, before another one:
+// 5 ms doubling, half of it random, at most 640 ms.
+func (s *Store) Backoff(try int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	most := 5 * time.Millisecond << min(try, 7)
+	most := 5 * time.Millisecond << min(max(try, 0), 7)
 	return most/2 + time.Duration(s.jitter.Int64N(int64(most/2)))
 }
 

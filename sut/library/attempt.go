@@ -127,7 +127,7 @@ func (s *Service) conclude(ctx context.Context, i intent, e ending) (ended []rec
 		}
 		s.log.Warn("ending not stored", "intent", i.IntentID, "state", e.State, "try", try, "error", err)
 		troubled = true
-		if try >= tries || clock.Pause(ctx, s.store.pause(try+3)) != nil {
+		if try >= tries || clock.Pause(ctx, s.store.background.Backoff(try+3)) != nil {
 			return nil, false // the lease runs out and the reaper reads the charge
 		}
 	}

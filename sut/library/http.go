@@ -60,16 +60,13 @@ func (s *Service) Handler() http.Handler {
 	mux.Handle("POST /library/waits", student(s.postWait))
 	mux.Handle("GET /library/seats", student(s.getSeats))
 	mux.Handle("GET /library/charges/current", student(s.getCharge))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		httpapi.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "replica": s.cfg.Replica})
-	})
+	httpapi.ServeHealth(mux, s.cfg.Replica)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		s.metrics.write(w)
 	})
 	if s.cfg.TestMode {
-		mux.HandleFunc("GET /testing/clock", func(w http.ResponseWriter, _ *http.Request) { s.writeClock(w) })
-		mux.HandleFunc("POST /testing/clock", s.postClock)
+		httpapi.ServeClock(mux, s.cfg.Clock)
 	}
 	return httpapi.Wrap(mux, s.log)
 }
@@ -213,26 +210,4 @@ func (s *Service) getCharge(w http.ResponseWriter, r *http.Request, student stri
 	}
 	httpapi.WriteJSON(w, http.StatusOK, map[string]any{"charge": charge})
 	return nil
-}
-
-func (s *Service) postClock(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		OffsetMS *int64 `json:"offset_ms"`
-	}
-	err := httpapi.ReadJSON(r, &in)
-	if err == nil && in.OffsetMS == nil {
-		err = httpapi.BadRequest.With("\"offset_ms\" is missing").Err()
-	}
-	if p, ok := httpapi.ProblemOf(err); ok {
-		httpapi.WriteProblem(w, p)
-		return
-	}
-	s.cfg.Clock.Set(time.Duration(*in.OffsetMS) * time.Millisecond)
-	s.writeClock(w)
-}
-
-func (s *Service) writeClock(w http.ResponseWriter) {
-	httpapi.WriteJSON(w, http.StatusOK, map[string]any{
-		"offset_ms": s.cfg.Clock.Offset().Milliseconds(), "now": s.cfg.Clock.Now().Format(time.RFC3339Nano),
-	})
 }

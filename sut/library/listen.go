@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overbook/overbook/sut/clock"
+	"github.com/overbook/overbook/sut/database"
 )
 
 // Reconnecting to Postgres: first after this, doubling up to the other.
@@ -17,12 +18,7 @@ const (
 
 // listen opens the session on which other replicas' endings are heard.
 func (s *Service) listen(ctx context.Context) (*pgx.Conn, error) {
-	cc, err := pgx.ParseConfig(s.cfg.DatabaseURL)
-	if err != nil {
-		return nil, err
-	}
-	sessionConfig(cc, s.cfg.Replica)
-	conn, err := pgx.ConnectConfig(ctx, cc)
+	conn, err := database.Connect(ctx, sessions(s.cfg))
 	if err != nil {
 		return nil, err
 	}

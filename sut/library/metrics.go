@@ -35,10 +35,10 @@ func newMeters(s *Service) *meters {
 		})
 	}
 	set.NewGauge(`overbook_library_database_connections{pool="requests",state="acquired"}`, func() float64 {
-		return float64(s.store.requests.Stat().AcquiredConns())
+		return float64(s.store.requests.Pool().Stat().AcquiredConns())
 	})
 	set.NewGauge(`overbook_library_database_connections{pool="background",state="acquired"}`, func() float64 {
-		return float64(s.store.background.Stat().AcquiredConns())
+		return float64(s.store.background.Pool().Stat().AcquiredConns())
 	})
 	return m
 }

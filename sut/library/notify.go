@@ -23,7 +23,7 @@ func (s *store) notify(ctx context.Context, events []outbox.Event) error {
 	for i, e := range events {
 		ids[i], subjects[i], seqs[i], types[i] = e.ID, e.Subject, e.Seq, e.Type
 	}
-	return s.transact(ctx, s.background, func(b *pgx.Batch) {
+	return s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlReceive, s.clock.Now(), ids, subjects, seqs, types)
 	})
 }

@@ -45,7 +45,7 @@ type Service struct {
 // Start opens every connection, starts the loops and gives a service that is
 // ready to serve. Close it.
 func Start(ctx context.Context, cfg Config) (*Service, error) {
-	if err := checkSchema(ctx, cfg.DatabaseURL); err != nil {
+	if err := schema().Check(ctx, cfg.DatabaseURL); err != nil {
 		return nil, err
 	}
 	s := &Service{cfg: cfg, log: cfg.Log.With("replica", cfg.Replica), waiters: newWaiters()}
@@ -66,7 +66,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	}
 	s.list = cache.New[[]upstream.Seat](cfg.Clock, cfg.CacheTTL, 1)
 	s.charges = cache.New[*upstream.Charge](cfg.Clock, cfg.CacheTTL, chargesMost)
-	s.relay = outbox.New(outbox.NewPostgres(s.store.background, "library_reservation_outbox", "intent_id"),
+	s.relay = outbox.New(outbox.NewPostgres(s.store.background.Pool(), "library_reservation_outbox", "intent_id"),
 		s.store.notify, outbox.Config{Clock: cfg.Clock, Log: s.log})
 	s.worker = newWorker(s)
 	if err := s.startLoops(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overbook/overbook/sut/database"
 	"github.com/overbook/overbook/sut/httpapi"
 )
 
@@ -14,7 +15,7 @@ import (
 func (s *store) prepare(ctx context.Context, student, seat string, ttl time.Duration) (actionID string, expires time.Time, err error) {
 	now := s.clock.Now()
 	actionID, expires = uuid.NewString(), now.Add(ttl)
-	err = s.transact(ctx, s.requests, func(b *pgx.Batch) {
+	err = s.requests.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlPrepare, now, actionID, student, seat, expires)
 	})
 	return actionID, expires, err
@@ -30,7 +31,7 @@ type consent struct {
 // could not be consumed, and nothing was stored.
 func (s *store) confirmIntent(ctx context.Context, c consent) (r record, ok bool, err error) {
 	var got []record
-	err = s.transact(ctx, s.requests, func(b *pgx.Batch) {
+	err = s.requests.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlConfirmIntent, s.clock.Now(), s.replica, c.actionID, c.student, c.intentID, c.cause.Traceparent, c.cause.Op).
 			Query(into(&got, scanRecord))
 	})
@@ -44,7 +45,7 @@ func (s *store) confirmIntent(ctx context.Context, c consent) (r record, ok bool
 // at once, under a lease until the given time.
 func (s *store) confirmDirect(ctx context.Context, c consent, until time.Time) (r record, ok bool, err error) {
 	var got []record
-	err = s.transact(ctx, s.requests, func(b *pgx.Batch) {
+	err = s.requests.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlConfirmDirect, s.clock.Now(), s.replica, c.actionID, c.student, c.intentID, c.cause.Traceparent, c.cause.Op, until).
 			Query(into(&got, scanRecord))
 	})
@@ -60,7 +61,7 @@ func (s *store) registerWait(ctx context.Context, c consent, wanted []string, tt
 	if wanted == nil {
 		wanted = []string{}
 	}
-	return s.transact(ctx, s.requests, func(b *pgx.Batch) {
+	return s.requests.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlRegisterWait, now, s.replica, c.actionID, c.student, c.intentID, c.cause.Traceparent, c.cause.Op, now.Add(ttl), wanted)
 	})
 }
@@ -74,7 +75,7 @@ type action struct {
 
 // lookUpAction gives an action; false when there is none.
 func (s *store) lookUpAction(ctx context.Context, actionID string) (action, bool, error) {
-	got, err := query(ctx, s.requests, func(row pgx.CollectableRow) (a action, err error) {
+	got, err := database.Read(ctx, s.requests, func(row pgx.CollectableRow) (a action, err error) {
 		err = row.Scan(&a.student, &a.state, &a.expires, &a.intent.IntentID, &a.intent.Seat, &a.intent.State, &a.intent.Kind)
 		a.intent.ActionID, a.intent.Student = actionID, a.student
 		return a, err
@@ -87,7 +88,7 @@ func (s *store) lookUpAction(ctx context.Context, actionID string) (action, bool
 
 // lookUpIntent gives an intent; false when there is none.
 func (s *store) lookUpIntent(ctx context.Context, intentID string) (record, bool, error) {
-	got, err := query(ctx, s.requests, scanRecord, sqlLookUpIntent, intentID)
+	got, err := database.Read(ctx, s.requests, scanRecord, sqlLookUpIntent, intentID)
 	if err != nil || len(got) == 0 {
 		return record{}, false, err
 	}
@@ -96,5 +97,5 @@ func (s *store) lookUpIntent(ctx context.Context, intentID string) (record, bool
 
 // endedAmong gives those of the intents that are terminal.
 func (s *store) endedAmong(ctx context.Context, intentIDs []string) ([]record, error) {
-	return query(ctx, s.background, scanRecord, sqlEndedAmong, intentIDs)
+	return database.Read(ctx, s.background, scanRecord, sqlEndedAmong, intentIDs)
 }

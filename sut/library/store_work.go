@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/overbook/overbook/sut/database"
 )
 
 // A claim is what one look at a seat's queue came to: at most one intent to
@@ -22,7 +24,7 @@ type claim struct {
 func (s *store) claimSeat(ctx context.Context, seat string, cutoff, until time.Time) (claim, error) {
 	var won []intent
 	var c claim
-	err := s.transact(ctx, s.background, func(b *pgx.Batch) {
+	err := s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		now := s.clock.Now()
 		b.Queue(sqlCreateSeat, seat)
 		b.Queue(sqlLockSeat, seat)
@@ -44,7 +46,7 @@ func (s *store) claimSeat(ctx context.Context, seat string, cutoff, until time.T
 // claimWait takes a wait for an attempt on a seat that pyxis called free at asOf.
 func (s *store) claimWait(ctx context.Context, intentID, seat string, asOf, until time.Time) (*intent, error) {
 	var won []intent
-	err := s.transact(ctx, s.background, func(b *pgx.Batch) {
+	err := s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlCreateSeat, seat)
 		b.Queue(sqlLockSeat, seat)
 		b.Queue(sqlClaimWait, s.clock.Now(), s.replica, seat, asOf, until, intentID).Query(into(&won, scanIntent))
@@ -72,7 +74,7 @@ var errOthersCharge = errors.New("the charge belongs to another intent")
 
 func (s *store) finishOnce(ctx context.Context, i intent, e ending, cutoff time.Time) ([]record, error) {
 	var ended []record
-	err := s.transact(ctx, s.background, func(b *pgx.Batch) {
+	err := s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		now := s.clock.Now()
 		if i.Path == pathDirect {
 			b.Queue(sqlFinishDirect, now, s.replica, i.IntentID, i.Fence, e.State, e.ChargeID, e.Failure, e.Reason).
@@ -94,7 +96,7 @@ func (s *store) finishOnce(ctx context.Context, i intent, e ending, cutoff time.
 // tell lets the other replicas know that something ended on the seat. If it
 // can't, they find out at their next tick.
 func (s *store) tell(ctx context.Context, seat string) {
-	_ = s.transact(ctx, s.background, func(b *pgx.Batch) { b.Queue(sqlNotify, s.instance+" "+seat) })
+	_ = s.background.TransactBatch(ctx, func(b *pgx.Batch) { b.Queue(sqlNotify, s.instance+" "+seat) })
 }
 
 // told reads a notification: which seat, and whether it was our own.
@@ -106,7 +108,7 @@ func (s *store) told(payload string) (seat string, own bool) {
 // takeOver gives intents whose lease ran out, now under a lease of ours.
 func (s *store) takeOver(ctx context.Context, until time.Time, most int) ([]intent, error) {
 	var taken []intent
-	err := s.transact(ctx, s.background, func(b *pgx.Batch) {
+	err := s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlTakeOver, s.clock.Now(), s.replica, until, most).Query(into(&taken, scanIntent))
 	})
 	return taken, err
@@ -114,14 +116,14 @@ func (s *store) takeOver(ctx context.Context, until time.Time, most int) ([]inte
 
 // comeBack shortens our lease of an intent that could not be decided yet.
 func (s *store) comeBack(ctx context.Context, i intent, at time.Time) error {
-	return s.transact(ctx, s.background, func(b *pgx.Batch) {
+	return s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlComeBack, at, s.clock.Now(), i.IntentID, i.Fence)
 	})
 }
 
 // seatsWithWork gives seats that somebody waits for and nobody works on.
 func (s *store) seatsWithWork(ctx context.Context, most int) ([]string, error) {
-	return query(ctx, s.background, pgx.RowTo[string], sqlSeatsWithWork, most)
+	return database.Read(ctx, s.background, pgx.RowTo[string], sqlSeatsWithWork, most)
 }
 
 // A wait is an intent that waits for one of the wanted seats (none: any).
@@ -134,12 +136,12 @@ type wait struct {
 // dueWaits moves new waits to WAITING_FOR_SEAT and gives those whose time has
 // come, longest due first.
 func (s *store) dueWaits(ctx context.Context, most int) ([]wait, error) {
-	if err := s.transact(ctx, s.background, func(b *pgx.Batch) {
+	if err := s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlBeginWaiting, s.clock.Now(), s.replica, most)
 	}); err != nil {
 		return nil, err
 	}
-	return query(ctx, s.background, func(row pgx.CollectableRow) (w wait, err error) {
+	return database.Read(ctx, s.background, func(row pgx.CollectableRow) (w wait, err error) {
 		err = row.Scan(append(intentTargets(&w.intent), &w.wanted)...)
 		return w, err
 	}, sqlDueWaits, s.clock.Now(), most)
@@ -147,7 +149,7 @@ func (s *store) dueWaits(ctx context.Context, most int) ([]wait, error) {
 
 // postpone lets a wait rest until next.
 func (s *store) postpone(ctx context.Context, w wait, next time.Time) error {
-	return s.transact(ctx, s.background, func(b *pgx.Batch) {
+	return s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		b.Queue(sqlPostpone, s.clock.Now(), next, w.IntentID, w.Looks)
 	})
 }
