@@ -46,10 +46,11 @@ func newExpiry(st *store, cfg Config) *expiry { return &expiry{st: st, cfg: cfg}
 // it. Trouble is logged and tried again.
 func (e *expiry) run(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := e.cfg.Clock.Now()
 		if err := e.pass(ctx); err != nil && ctx.Err() == nil {
 			e.cfg.Log.Warn("not everything that has run out could be ended, the rest is tried again at the next tick", "error", err)
 		}
-		if e.cfg.Clock.Sleep(ctx, e.cfg.Tick) != nil {
+		if sleepSince(ctx, e.cfg.Clock, began, e.cfg.Tick) != nil {
 			return
 		}
 	}

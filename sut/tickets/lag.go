@@ -78,10 +78,11 @@ func (f *figures) oldestUnresolved(t *counts) float64 {
 // wakes it. When that fails, the last figures stay, and it is logged.
 func (f *figures) run(ctx context.Context) {
 	for ctx.Err() == nil {
+		began := f.cfg.Clock.Now()
 		if err := f.count(ctx); err != nil && ctx.Err() == nil {
 			f.cfg.Log.Warn("the figures could not be counted, the last ones stay", "error", err)
 		}
-		if f.cfg.Clock.Sleep(ctx, figuresEvery) != nil {
+		if sleepSince(ctx, f.cfg.Clock, began, figuresEvery) != nil {
 			return
 		}
 	}

@@ -3,11 +3,13 @@ package tickets
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/overbook/overbook/sut/clock"
 	"github.com/overbook/overbook/sut/database"
 )
 
@@ -33,14 +35,25 @@ func rowID(row pgx.CollectableRow) (id uuid.UUID, err error) {
 // replicas. Claiming keeps the others away from what was claimed, for a while:
 // whoever dies over it leaves it to them.
 type queue[T any] struct {
+	cfg   Config
 	hands int
 	claim func(ctx context.Context, most int) ([]T, error) // what is due now, at most so many
 	do    func(ctx context.Context, item T)                // has its own deadlines
-	rest  func(ctx context.Context) error                  // until it is worth looking again
-	fault func(error)                                      // of claiming
+	what  string                                           // is looked for, for the log
 }
 
-// run works until the context ends. Then it begins nothing more, but lets what
+// sleepSince sleeps until d of server time has passed since a round began, so
+// that a clock that is turned on during the round ends the sleep as well.
+func sleepSince(ctx context.Context, c *clock.Clock, began time.Time, d time.Duration) error {
+	left := min(began.Add(d).Sub(c.Now()), d) // no longer, when it is turned back
+	if left <= 0 {
+		return ctx.Err()
+	}
+	return c.Sleep(ctx, left)
+}
+
+// run looks for work every tick until the context ends; a clock that is turned
+// on wakes it. Then it begins nothing more, but lets what
 // is under way end: do gets a context that does not end with this one.
 func (q queue[T]) run(ctx context.Context) {
 	free := make(chan struct{}, q.hands)
@@ -54,9 +67,10 @@ func (q queue[T]) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
+		began := q.cfg.Clock.Now()
 		items, err := q.claim(ctx, n)
 		if err != nil && ctx.Err() == nil {
-			q.fault(err)
+			q.cfg.Log.Warn("could not look for "+q.what+", trying again", "error", err)
 		}
 		for range n - len(items) {
 			free <- struct{}{}
@@ -67,7 +81,7 @@ func (q queue[T]) run(ctx context.Context) {
 				q.do(context.WithoutCancel(ctx), item)
 			})
 		}
-		if len(items) < n && q.rest(ctx) != nil {
+		if len(items) < n && sleepSince(ctx, q.cfg.Clock, began, q.cfg.Tick) != nil {
 			return
 		}
 	}

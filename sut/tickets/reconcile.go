@@ -58,13 +58,7 @@ func newReconciler(st *store, p *provider, cfg Config, _ *meters) *reconciler {
 
 // run asks what is due until the context ends.
 func (r *reconciler) run(ctx context.Context) {
-	queue[question]{
-		hands: questionHands, claim: r.claim, do: r.ask,
-		rest: func(ctx context.Context) error { return r.cfg.Clock.Sleep(ctx, r.cfg.Tick) },
-		fault: func(err error) {
-			r.cfg.Log.Warn("could not look for charges to ask about, trying again", "error", err)
-		},
-	}.run(ctx)
+	queue[question]{cfg: r.cfg, hands: questionHands, claim: r.claim, do: r.ask, what: "charges to ask about"}.run(ctx)
 }
 
 // A question is a charge that is to be asked about.

@@ -71,13 +71,7 @@ func newRefunder(st *store, p *provider, cfg Config, m *meters) *refunder {
 
 // run refunds what is due until the context ends.
 func (r *refunder) run(ctx context.Context) {
-	queue[refundTry]{
-		hands: refundHands, claim: r.claim, do: r.try,
-		rest: func(ctx context.Context) error { return r.cfg.Clock.Sleep(ctx, r.cfg.Tick) },
-		fault: func(err error) {
-			r.cfg.Log.Warn("could not look for refunds that are due, trying again", "error", err)
-		},
-	}.run(ctx)
+	queue[refundTry]{cfg: r.cfg, hands: refundHands, claim: r.claim, do: r.try, what: "refunds that are due"}.run(ctx)
 }
 
 // A refundTry is one attempt of a refund.
