@@ -162,6 +162,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 // Two transactions that want each other's row: one is the victim, once, and is
 // run again from the beginning.
 func TestDeadlockIsRunAgain(t *testing.T) {
+	t.Parallel()
 	for how, add := range map[string]func(*Store, int, int, func()) error{
 		"statement by statement": func(s *Store, one, other int, both func()) error {
 			return s.Transact(context.Background(), func(ctx context.Context, tx pgx.Tx) (bool, error) {
@@ -173,7 +174,7 @@ func TestDeadlockIsRunAgain(t *testing.T) {
 				return true, err
 			})
 		},
-		"in one go": func(s *Store, one, other int, both func()) error {
+		"in one go": func(s *Store, one, other int, _ func()) error {
 			return s.TransactBatch(context.Background(), func(b *pgx.Batch) {
 				b.Queue(`update things set n = n + 1 where id = $1`, one)
 				b.Queue(`select pg_sleep(0.3)`) // the other one has its row by then
