@@ -194,7 +194,7 @@ func running(t *testing.T, loops ...func(context.Context)) (stop func()) {
 	return stop
 }
 
-// A bank is the payment provider for questions and refunds.
+// A bank is the payment provider. A card's name is what becomes of its charges.
 type bank struct {
 	url string
 
@@ -214,6 +214,7 @@ type bankCall struct{ kind, about, op, traceparent string }
 const (
 	properly = 0  // as the bank would
 	dropped  = -1 // none: the connection is closed
+	lost     = -2 // it is done, but nobody is told
 )
 
 func newBank(t *testing.T) *bank {
@@ -227,6 +228,21 @@ func newBank(t *testing.T) *bank {
 				return http.StatusNotFound, map[string]string{"error": "unknown"}
 			}
 			return http.StatusOK, map[string]any{"reference": r.PathValue("reference"), "payments": found}
+		})
+	})
+	mux.HandleFunc("POST /base/charges", func(w http.ResponseWriter, r *http.Request) {
+		var in struct {
+			Reference, Intent, Currency, Card string
+			Amount                            int64
+		}
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		b.serve(w, r, "charge", in.Reference, func() (int, any) {
+			p := payment{ID: "pay-" + uuid.NewString(), Reference: in.Reference, Intent: in.Intent, Amount: in.Amount, Currency: in.Currency, Status: in.Card}
+			b.payments[p.Reference] = append(b.payments[p.Reference], p)
+			return http.StatusCreated, p
 		})
 	})
 	mux.HandleFunc("POST /base/refunds", func(w http.ResponseWriter, r *http.Request) {
@@ -270,8 +286,12 @@ func (b *bank) serve(w http.ResponseWriter, r *http.Request, kind, about string,
 		panic(http.ErrAbortHandler)
 	}
 	var doc any = map[string]string{"error": "down"}
-	if status == properly {
-		status, doc = do()
+	if status == properly || status == lost {
+		done, body := do()
+		if status == lost {
+			panic(http.ErrAbortHandler)
+		}
+		status, doc = done, body
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

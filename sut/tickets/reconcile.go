@@ -3,6 +3,7 @@ package tickets
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,14 +51,18 @@ type reconciler struct {
 	st       *store
 	provider *provider
 	cfg      Config
+	figures  *figures // how far behind it is
 }
 
-func newReconciler(st *store, p *provider, cfg Config, _ *meters) *reconciler {
-	return &reconciler{st: st, provider: p, cfg: cfg}
+func newReconciler(st *store, p *provider, cfg Config, m *meters) *reconciler {
+	return &reconciler{st: st, provider: p, cfg: cfg, figures: newFigures(st, cfg, m)}
 }
 
-// run asks what is due until the context ends.
+// run asks what is due until the context ends, and measures how late it is.
 func (r *reconciler) run(ctx context.Context) {
+	var measuring sync.WaitGroup
+	measuring.Go(func() { r.figures.run(ctx) })
+	defer measuring.Wait()
 	queue[question]{cfg: r.cfg, hands: questionHands, claim: r.claim, do: r.ask, what: "charges to ask about"}.run(ctx)
 }
 
