@@ -60,7 +60,7 @@ func newShop(t *testing.T, seats int, change ...func(*Config)) *shop {
 	t.Cleanup(db.Close)
 	s := &shop{t: t, db: db, provider: newFakePayments(t), clock: clock.New(0)}
 	s.cfg = Config{
-		DatabaseURL: url, PoolSize: 10, Replica: "sut-1", TestMode: true,
+		DatabaseURL: url, PoolSize: 4, Replica: "sut-1", TestMode: true,
 		PaymentsURL: s.provider.url, CallbackSecret: secret, CallbackWindow: 5 * time.Minute, Policy: policyQuarantine,
 		Hold: 8 * time.Minute, HardTimeout: 15 * time.Minute, Tick: time.Hour, ReconcileAfter: 24 * time.Hour, ReconcileEvery: 24 * time.Hour,
 		RefundBackoff: time.Second, PaymentTimeout: 5 * time.Second, RefundParkAfter: 3,
@@ -79,6 +79,9 @@ func newShop(t *testing.T, seats int, change ...func(*Config)) *shop {
 	}
 	return s
 }
+
+// crowded is for bursts.
+func crowded(c *Config) { c.PoolSize = 14 }
 
 // releasing is the other policy.
 func releasing(c *Config) { c.Policy = policyRelease }
@@ -342,16 +345,32 @@ func (s *shop) rows() string {
 // the function is called.
 func (s *shop) lock(sql string, args ...any) (release func()) {
 	s.t.Helper()
+	commit := s.lockOnly(sql, args...)
+	return func() { commit("rollback") }
+}
+
+// lockOnly is lock, and has the transaction run another statement and commit.
+func (s *shop) lockOnly(sql string, args ...any) (commit func(last string)) {
+	s.t.Helper()
 	tx, err := s.db.Begin(context.Background())
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	release = sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
-	s.t.Cleanup(release)
+	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // a second end does nothing
 	if _, err := tx.Exec(context.Background(), sql, args...); err != nil {
 		s.t.Fatalf("%s: %v", sql, err)
 	}
-	return release
+	return func(last string) {
+		if last != "rollback" {
+			if _, err := tx.Exec(context.Background(), last); err != nil {
+				s.t.Errorf("%s: %v", last, err)
+			}
+			if err := tx.Commit(context.Background()); err != nil {
+				s.t.Errorf("commit: %v", err)
+			}
+		}
+		_ = tx.Rollback(context.Background())
+	}
 }
 
 // awaitWaiting waits until n sessions of the replica wait for a lock.
