@@ -84,6 +84,15 @@ func fields(op harness.Operation) map[string]any {
 	return doc
 }
 
+// inputOf are words of a request's body.
+func inputOf(op harness.Operation) map[string]any {
+	var doc map[string]any
+	if json.Unmarshal(op.Input, &doc) != nil {
+		return nil
+	}
+	return doc
+}
+
 // tallied compares how many rows of a table are in each state.
 func tallied(id, doc, table string, want map[string]int) harness.Check {
 	return funcCheck(id, doc, "choices.go", true, func(rec harness.Record) harness.Verdict {

@@ -57,6 +57,23 @@ func pastHardTimeout(ctx context.Context, env harness.Env) error {
 	return env.Advance(ctx, hardTimeout+time.Second)
 }
 
+// waitUntil lets time pass until it is so late to the servers. It is for
+// instants that are near: the clock is not moved.
+func waitUntil(ctx context.Context, env harness.Env, at time.Time) error {
+	now, err := serverNow(ctx, env)
+	if err != nil {
+		return err
+	}
+	passed := time.NewTimer(at.Sub(now))
+	defer passed.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-passed.C:
+		return nil
+	}
+}
+
 // The event that tells the servers' time at the end of a drive.
 const (
 	subjectServerTime = "server time"

@@ -197,18 +197,18 @@ func (c *courier) wake() {
 }
 
 // run delivers in the background what is due, until it is stopped or the
-// context ends. stop waits for it and gives its trouble; more than once is once.
+// context ends. stop lets what is under way be delivered, waits for that and
+// gives the courier's trouble; more than once is once.
 func (c *courier) run(ctx context.Context) (stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- c.keepDelivering(ctx) }()
+	quit, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- c.keepDelivering(ctx, quit) }()
 	return sync.OnceValue(func() error {
-		cancel()
+		close(quit) // not by the context: that would tear a delivery
 		return <-ended
 	})
 }
 
-func (c *courier) keepDelivering(ctx context.Context) error {
+func (c *courier) keepDelivering(ctx context.Context, quit <-chan struct{}) error {
 	poll := time.NewTicker(courierPoll)
 	defer poll.Stop()
 	for {
@@ -217,6 +217,8 @@ func (c *courier) keepDelivering(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
+			return nil
+		case <-quit:
 			return nil
 		case <-poll.C:
 		case <-c.woken:
