@@ -1,0 +1,23 @@
+package tickets
+
+import "github.com/overbook/overbook/harness"
+
+// paying gives the scenarios about money: what the provider decides, when the
+// server hears of it, and what the hold has become by then.
+func paying() []harness.Scenario {
+	return []harness.Scenario{
+		lateCapture(),
+		variant(lateCapture(), "declined", "a hold runs out while its payment is in flight, and the payment is declined after that", map[string]string{"then": thenDeclined}),
+		released(lateCapture(), "under the policy release a late capture goes back"),
+		variant(lateCapture(), "release-sold", "under the policy release a late capture comes when somebody else has bought the seat",
+			map[string]string{"policy": policyRelease, "then": thenSold}),
+		hardTimeoutCapture(),
+		released(hardTimeoutCapture(), "under the policy release a payment is captured after it was given up"),
+		variant(hardTimeoutCapture(), "lost", "a payment is captured after it was given up, and nobody tells it", map[string]string{"told": toldByAsking}),
+		variant(hardTimeoutCapture(), "ten", "a payment is captured after it was given up, which is told ten times at once", map[string]string{"told": toldTenTimes}),
+		duplicateCallbacks(), onReplicas(duplicateCallbacks(), "three replicas get every callback ten times at the same moment"),
+		reorderedCallbacks(), onReplicas(reorderedCallbacks(), "three replicas are told of payments in another order than they happened"),
+		lostCallback(),
+		twoCharges(), onReplicas(twoCharges(), "two payments are captured for one hold, and three replicas are told"),
+	}
+}
