@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,24 @@ type Crash struct {
 	// Done tells whether the round's request has taken effect by the rows.
 	Done func(ctx context.Context, env harness.Env, round int) (bool, error)
 
+	// State says how far the request has come, in a word of the design, where
+	// it takes effect in several steps. Optional.
+	State func(ctx context.Context, env harness.Env, round int) (string, error)
+
+	// Until waits for what the request has brought about beyond its answer, by
+	// workers of the server. Their moments are then the request's, too: a fault
+	// may strike when it was answered long ago. Optional.
+	Until func(ctx context.Context, env harness.Env, round int) error
+
+	// Others matches statements of the server's own business that come when a
+	// request has been made, so that they can't be learnt while it is quiet:
+	// what a relay does with an event. They are no moments. Optional.
+	Others *regexp.Regexp
+
+	// After brings the round to its end when the point was tried, so that
+	// nothing of it meets the next one. Optional.
+	After func(ctx context.Context, env harness.Env, round int) error
+
 	// Quiet waits until the server has nothing left to do on its own account.
 	// What it does outside of requests is no moment of theirs. Optional.
 	Quiet func(ctx context.Context, env harness.Env) error
@@ -54,8 +73,10 @@ type Point struct {
 
 	Struck bool   // the fault took place
 	Done   bool   // before the retry the request had taken effect
+	State  string // how far it had come then; "" of a request of one step
 	First  string // what the client got: "201", "no answer"
 	Retry  int    // status of the retry with the same key
+	Again  string // operation of the retry
 	_      struct{}
 }
 
@@ -122,10 +143,26 @@ func (e *explorer) try(ctx context.Context, p *Point) error {
 	if p.Done, err = e.Done(ctx, e.env, round); err != nil {
 		return fmt.Errorf("look whether it took effect: %w", err)
 	}
+	if e.State != nil {
+		if p.State, err = e.State(ctx, e.env, round); err != nil {
+			return fmt.Errorf("look how far it came: %w", err)
+		}
+	}
 	request.Kind += "-again"
 	again := e.env.Do(ctx, request)
-	p.Retry = again.Status
+	p.Retry, p.Again = again.Status, again.ID
 	e.env.Record(p.event(struck, first, again))
+	return e.over(ctx, round)
+}
+
+// over brings the round to its end.
+func (e *explorer) over(ctx context.Context, round int) error {
+	if e.After == nil {
+		return nil
+	}
+	if err := e.After(ctx, e.env, round); err != nil {
+		return fmt.Errorf("end round %d: %w", round, err)
+	}
 	return nil
 }
 
@@ -142,25 +179,49 @@ func (e *explorer) prepared(ctx context.Context) (int, error) {
 	return round, nil
 }
 
+// A sound run is one of the request without a fault.
+type soundRun struct {
+	op    harness.Operation
+	units []harness.Unit // on the Postgres wire since it was prepared: what preparing sent is nobody's moment, nor is it the server's own business
+	ended time.Duration  // its answer, or what it brought about beyond that
+}
+
+// during reports whether the moment is in the run. Sent will not do for its
+// beginning: it is stamped when the request is in the kernel, and a server may
+// have begun by then.
+func (r soundRun) during(at time.Duration) bool { return at >= r.op.Intended && at <= r.ended }
+
 // undisturbed makes a round's request without a fault. It must succeed: what
-// is enumerated is a request that works. before is how many units the wire had
-// seen when it was prepared: what preparing sent is nobody's moment, nor is it
-// the server's own business.
-func (e *explorer) undisturbed(ctx context.Context) (op harness.Operation, before int, err error) {
+// is enumerated is a request that works.
+func (e *explorer) undisturbed(ctx context.Context) (r soundRun, err error) {
 	round, err := e.prepared(ctx)
 	if err != nil {
-		return op, 0, err
+		return r, err
 	}
-	before = len(e.env.Postgres().Units())
-	op = e.env.Do(ctx, e.Request(round))
-	if op.Outcome != harness.OK {
-		return op, before, fmt.Errorf("without any fault %s %s was answered %s, want a success", op.Method, op.Path, answerOf(op))
+	before := len(e.env.Postgres().Units())
+	r.op = e.env.Do(ctx, e.Request(round))
+	if r.op.Outcome != harness.OK {
+		return r, fmt.Errorf("without any fault %s %s was answered %s, want a success", r.op.Method, r.op.Path, answerOf(r.op))
+	}
+	r.ended = r.op.Answered
+	if e.Until != nil {
+		if err := e.Until(ctx, e.env, round); err != nil {
+			return r, err
+		}
+		r.ended = e.env.Now()
 	}
 	done, err := e.Done(ctx, e.env, round)
 	if err == nil && !done {
 		err = errors.New("it was answered with success, and the rows do not show it")
 	}
-	return op, before, err
+	if err == nil && e.Quiet != nil {
+		err = e.Quiet(ctx, e.env)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.units = e.env.Postgres().Units()[before:] // what ends the round is not looked at
+	return r, e.over(ctx, round)
 }
 
 func answerOf(op harness.Operation) string {
@@ -177,7 +238,7 @@ func (p Point) event(struck harness.Strike, first, again harness.Operation) harn
 		Text: fmt.Sprintf("point %d of %d: %s: %s; first %s, retry %d", p.Number, p.Of, p.Action, p.Label, p.First, p.Retry),
 		Attrs: map[string]string{
 			"number": strconv.Itoa(p.Number), "of": strconv.Itoa(p.Of), "label": p.Label, "fault": p.Fault.String(), "action": string(p.Action),
-			"done": strconv.FormatBool(p.Done), "first": p.First, "retry": strconv.Itoa(p.Retry), "op": first.ID, "again": again.ID,
+			"done": strconv.FormatBool(p.Done), "state": p.State, "first": p.First, "retry": strconv.Itoa(p.Retry), "op": first.ID, "again": again.ID,
 		},
 	}
 }
@@ -198,7 +259,7 @@ func PointsOf(rec harness.Record, crash string) []Point {
 		}
 		points = append(points, Point{
 			Number: n, Of: of, Crash: e.Subject, Label: e.Attrs["label"], Fault: fault, Action: harness.Action(e.Attrs["action"]),
-			Struck: true, Done: e.Attrs["done"] == "true", First: e.Attrs["first"], Retry: retry,
+			Struck: true, Done: e.Attrs["done"] == "true", State: e.Attrs["state"], First: e.Attrs["first"], Retry: retry, Again: e.Attrs["again"],
 		})
 	}
 	return points

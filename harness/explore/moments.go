@@ -1,20 +1,24 @@
 package explore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/overbook/overbook/harness"
 )
 
-// A momentOf is one moment of the request: where, and in words.
+// A momentOf is one moment of the request: where, in words, and when it was in
+// the run in which it was numbered.
 type momentOf struct {
 	fault harness.Fault // without its action
 	label string
+	at    time.Duration
 }
 
 // number runs the request undisturbed until its moments are known, and numbers
@@ -23,51 +27,35 @@ type momentOf struct {
 // is no moment of a request.
 func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 	own := map[string]bool{}
-	for range warmRounds {
-		op, before, err := e.undisturbed(ctx)
-		if err == nil && e.Quiet != nil {
-			err = e.Quiet(ctx, e.env)
-		}
-		if err != nil {
+	var run soundRun
+	for range warmRounds + 1 {
+		var err error
+		if run, err = e.undisturbed(ctx); err != nil {
 			return nil, err
 		}
-		for _, u := range e.env.Postgres().Units()[before:] {
-			if !during(u, op) {
-				learn(own, u)
-			}
+		for _, u := range run.units {
+			e.learn(own, u, run)
 		}
 	}
-	op, before, err := e.undisturbed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var units []harness.Unit
-	for _, u := range e.env.Postgres().Units()[before:] {
-		if during(u, op) {
-			units = append(units, u)
-		}
-	}
+	units := slices.DeleteFunc(slices.Clone(run.units), func(u harness.Unit) bool { return !run.during(u.Arrived) })
 	moments := momentsOf(units, own)
 	if len(moments) == 0 {
 		return nil, errors.New("the Postgres wire saw no statement of it; does the server reach Postgres through the wire?")
 	}
-	moments = append(moments, e.upstreamMoments(op)...)
-	return append(moments, momentOf{
-		fault: harness.Fault{At: harness.BeforeResponse, Match: op.Kind, Nth: 1},
-		label: "before the first byte of the answer is read",
-	}), nil
+	moments = append(moments, e.upstreamMoments(run)...)
+	moments = append(moments, momentOf{
+		fault: harness.Fault{At: harness.BeforeResponse, Match: run.op.Kind, Nth: 1},
+		label: "before the first byte of the answer is read", at: run.op.Answered,
+	})
+	slices.SortStableFunc(moments, func(a, b momentOf) int { return cmp.Compare(a.at, b.at) })
+	return moments, nil
 }
 
-// during reports whether the unit came while the request was under way. Sent
-// will not do for its beginning: it is stamped when the request is in the
-// kernel, and a server may have begun by then.
-func during(u harness.Unit, op harness.Operation) bool {
-	return u.Arrived >= op.Intended && u.Arrived <= op.Answered
-}
-
-func learn(own map[string]bool, u harness.Unit) {
+// learn notes what of the unit is the server's own business: what came outside
+// of the run, and what others do.
+func (e *explorer) learn(own map[string]bool, u harness.Unit, run soundRun) {
 	for _, s := range u.Statements {
-		if !control(s.SQL) {
+		if !control(s.SQL) && (!run.during(u.Arrived) || (e.Others != nil && e.Others.MatchString(s.SQL))) {
 			own[s.SQL] = true
 		}
 	}
@@ -93,7 +81,7 @@ func momentsOf(units []harness.Unit, own map[string]bool) []momentOf {
 	for i, u := range units {
 		add := func(sql, match string, ats ...harness.Moment) {
 			for _, at := range ats {
-				list = append(list, momentOf{fault: harness.Fault{At: at, Match: match, Nth: nth(units, i, at, match)}, label: label(at, sql)})
+				list = append(list, momentOf{fault: harness.Fault{At: at, Match: match, Nth: nth(units, i, at, match)}, label: label(at, sql), at: u.Arrived})
 			}
 		}
 		mine := ofTx[u.Tx]
@@ -165,20 +153,21 @@ func label(at harness.Moment, sql string) string {
 	}
 }
 
-// upstreamMoments are those of the upstream calls that the operation made.
-func (e *explorer) upstreamMoments(op harness.Operation) []momentOf {
+// upstreamMoments are those of the upstream calls that the run made: of the
+// operation alone, or, where the run goes beyond its answer, all that came.
+func (e *explorer) upstreamMoments(run soundRun) []momentOf {
 	var list []momentOf
 	times := map[string]int{}
 	for _, name := range e.Upstreams {
 		for _, c := range e.env.Upstream(name).Calls() {
-			if c.Op != op.ID || c.Received < op.Sent || c.Received > op.Answered {
+			if (c.Op != run.op.ID && e.Until == nil) || !run.during(c.Received) {
 				continue
 			}
 			what := c.Method + " " + c.Path
 			times[what]++
 			for _, at := range []harness.Moment{harness.MomentReceived, harness.MomentAccepted} {
 				list = append(list, momentOf{
-					fault: harness.Fault{At: at, Match: what, Nth: times[what]}, label: fmt.Sprintf("%s %s of %s", at, what, name),
+					fault: harness.Fault{At: at, Match: what, Nth: times[what]}, label: fmt.Sprintf("%s %s of %s", at, what, name), at: c.Received,
 				})
 			}
 		}
