@@ -42,10 +42,11 @@ type Visitor interface {
 	N() int
 
 	// Do makes one call on a connection that may have been used before, and
-	// records it: one attempt, never a second. Intended is the client's arrival for
-	// its first call, the moment at which it was asked for with later ones. The request's timeout counts
-	// from when it has got a connection. ctx is the one that Client got, or
-	// made from it.
+	// records it: one attempt, never a second. Intended is the client's arrival
+	// for its first call, and for a later one the moment at which it was asked
+	// for. The request's timeout counts from when it has a connection, or may
+	// open one. ctx is the one that Client got, or made from it; the request's
+	// Process is the scenario's to choose, as with [Env].
 	Do(ctx context.Context, r Request) Operation
 
 	// Pause is time to think. The error says that ctx ended meanwhile.
@@ -66,30 +67,30 @@ type OpenLoopReport struct {
 	Left    int    `json:"left"`    // went through their whole conversation
 	CutOff  int    `json:"cut_off"` // were still there when the load ended, by its deadline or an interruption
 
-	Started    time.Duration `json:"started_ns"`    // offset zero of the schedule
-	Ended      time.Duration `json:"ended_ns"`      // the last client was gone
-	Schedule   time.Duration `json:"schedule_ns"`   // the last planned arrival, from Started
-	MaxPresent int           `json:"max_present"`   // most clients there at once
-	LateP50    time.Duration `json:"late_p50_ns"`   // how far behind its schedule the generator started clients
-	LateP99    time.Duration `json:"late_p99_ns"`   // of fewer than 100 clients the maximum
-	LateMax    time.Duration `json:"late_max_ns"`   //
-	Slack      time.Duration `json:"late_slack_ns"` // what LateP99 may be at most
-	ThinkLate  time.Duration `json:"think_late_ns"` // the most by which a pause lasted longer than it should have
-	Calls      int           `json:"calls"`         // that clients asked for
-	Sent       int           `json:"sent"`          // whole requests handed to the kernel
-	Answered   int           `json:"answered"`      // whole answers
-	TimedOut   int           `json:"timed_out"`     // sent, no whole answer in time
-	Broken     int           `json:"broken"`        // sent, and the connection or the answer broke
-	Refused    int           `json:"refused"`       // never sent whole, as the server took no connection or broke it
-	Unsent     int           `json:"unsent"`        // never sent whole, for a reason on our side
-	Waited     int           `json:"waited"`        // calls that had to wait for a connection of the pool
-	WaitMax    time.Duration `json:"wait_max_ns"`   // the longest such wait
-	InFlight   int           `json:"max_in_flight"` // most requests sent and not yet answered at one instant
-	Stale      int           `json:"stale"`         // reused connections that died before the answer; among Broken and Refused
-	Allowed    int           `json:"connections"`   // most connections at once that were allowed
-	Opened     int           `json:"opened"`        // connections opened over the whole load
-	Open       int           `json:"max_open"`      // most of them at once
-	_          struct{}
+	Started           time.Duration `json:"started_ns"`         // offset zero of the schedule
+	Ended             time.Duration `json:"ended_ns"`           // the last client was gone
+	Schedule          time.Duration `json:"schedule_ns"`        // the last planned arrival, from Started
+	MaxPresent        int           `json:"max_present"`        // most clients there at once
+	LateP50           time.Duration `json:"late_p50_ns"`        // how far behind its schedule the generator started clients
+	LateP99           time.Duration `json:"late_p99_ns"`        // of fewer than 100 clients the maximum
+	LateMax           time.Duration `json:"late_max_ns"`        // of the one that was started latest
+	Slack             time.Duration `json:"late_slack_ns"`      // what LateP99 may be at most
+	ThinkLate         time.Duration `json:"think_late_ns"`      // the most by which a pause lasted longer than it should have
+	Calls             int           `json:"calls"`              // that clients asked for
+	Sent              int           `json:"sent"`               // whole requests handed to the kernel
+	Answered          int           `json:"answered"`           // whole answers
+	TimedOut          int           `json:"timed_out"`          // sent, no whole answer in time
+	Broken            int           `json:"broken"`             // sent, and the connection or the answer broke
+	Refused           int           `json:"refused"`            // never sent whole, as the server took no connection or broke it
+	Unsent            int           `json:"unsent"`             // never sent whole, for a reason on our side
+	Waited            int           `json:"waited"`             // calls that had to wait for a connection of the pool
+	WaitMax           time.Duration `json:"wait_max_ns"`        // the longest such wait
+	InFlight          int           `json:"max_in_flight"`      // most requests sent and not yet answered at one instant
+	Stale             int           `json:"stale"`              // reused connections that died before the answer; among Broken and Refused
+	Connections       int           `json:"connections"`        // most connections at once that were allowed
+	ConnectionsOpened int           `json:"connections_opened"` // connections opened over the whole load
+	ConnectionsMost   int           `json:"connections_most"`   // most of them at once
+	_                 struct{}
 }
 
 // Validate says what is wrong with the load, which is the scenario's mistake.

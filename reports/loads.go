@@ -16,7 +16,7 @@ func loadLine(l harness.OpenLoopReport) string {
 	parts := []string{
 		fmt.Sprintf("open loop %s: %d clients over %s, %d there at once", l.Name, l.Planned, span(l.Schedule), l.MaxPresent),
 		fmt.Sprintf("99 in 100 started at most %s late", span(l.LateP99)),
-		fmt.Sprintf("%d calls on %d connections, %d in flight at once", l.Calls, l.Opened, l.InFlight),
+		fmt.Sprintf("%d calls on %d connections, %d in flight at once", l.Calls, l.ConnectionsOpened, l.InFlight),
 	}
 	if l.LateP99 > l.Slack {
 		parts[1] += fmt.Sprintf(", MORE than the %s allowed", span(l.Slack))
@@ -87,7 +87,7 @@ func loadTable(loads []harness.OpenLoopReport) *tableView {
 		}
 		row := []string{l.Name}
 		for _, v := range []any{
-			l.Planned, l.Arrived, l.CutOff, l.MaxPresent, l.LateP50, l.LateP99, l.LateMax, l.Calls, l.Sent, l.Answered, l.Refused, l.Unsent, l.Opened, l.Waited, l.WaitMax,
+			l.Planned, l.Arrived, l.CutOff, l.MaxPresent, l.LateP50, l.LateP99, l.LateMax, l.Calls, l.Sent, l.Answered, l.Refused, l.Unsent, l.ConnectionsOpened, l.Waited, l.WaitMax,
 		} {
 			if d, ok := v.(time.Duration); ok {
 				v = screen(span(d))

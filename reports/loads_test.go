@@ -28,7 +28,7 @@ func onSale(clients int, bad ...int) reports.Page {
 	rec.History.Operations = append(rec.History.Operations, harness.Operation{ID: "op-prep", Kind: "prepare", Intended: 1, Sent: 1, Answered: 2, Outcome: harness.OK})
 	load := harness.OpenLoopReport{
 		Name: "sale", Planned: clients + 3, Arrived: clients, Left: clients - 2, CutOff: 2, Schedule: 30 * time.Second, MaxPresent: 212, LateP99: 400 * time.Millisecond, Slack: 300 * time.Millisecond,
-		Calls: clients, Refused: 7, Waited: 5, WaitMax: 20 * time.Millisecond, Opened: 64, InFlight: 63,
+		Calls: clients, Refused: 7, Waited: 5, WaitMax: 20 * time.Millisecond, ConnectionsOpened: 64, InFlight: 63,
 	}
 	r := harness.Result{
 		Name: "tickets/on-sale", Verdict: harness.Failed, RunDir: "runs/x", Checks: []harness.Verdict{v}, Loads: []harness.OpenLoopReport{load},

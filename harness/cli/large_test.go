@@ -50,7 +50,7 @@ func largeLoad(clients int) harness.Record {
 	rec.History.Loads = []harness.OpenLoopReport{{
 		Name: "sale", Planned: clients, Arrived: clients, Left: clients, Started: time.Second, Ended: 32 * time.Second, Schedule: 30 * time.Second, MaxPresent: 250,
 		LateP50: 60 * time.Microsecond, LateP99: 9 * time.Millisecond, LateMax: 31 * time.Millisecond, Slack: 300 * time.Millisecond, Calls: calls, Sent: calls, Answered: calls,
-		InFlight: 64, Allowed: 64, Opened: 64, Open: 64, Waited: 120, WaitMax: 12 * time.Millisecond,
+		InFlight: 64, Connections: 64, ConnectionsOpened: 64, ConnectionsMost: 64, Waited: 120, WaitMax: 12 * time.Millisecond,
 	}}
 	return rec
 }

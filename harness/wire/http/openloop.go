@@ -116,7 +116,7 @@ func (lo *openLoop) report(ops []harness.Operation, ended time.Duration) harness
 		Started: lo.started, Ended: ended, Schedule: lo.Arrivals[len(lo.Arrivals)-1],
 		MaxPresent: lo.present, Slack: lo.LateAllowed(), Calls: len(ops),
 		InFlight: load.MaxInFlight(load.Intervals(ops)), Waited: pool.waited, WaitMax: pool.waitMax, Stale: pool.stale,
-		Allowed: lo.Connections, Opened: pool.opened, Open: pool.most,
+		Connections: lo.Connections, ConnectionsOpened: pool.opened, ConnectionsMost: pool.most,
 	}
 	r.CutOff = r.Arrived - r.Left
 	late := make([]time.Duration, 0, len(lo.visitors))
@@ -162,10 +162,13 @@ func (v *visitor) visit() {
 		v.load.gone.Add(1)
 	}()
 	v.load.Client(v.ctx, v)
-	if v.ctx.Err() == nil {
+	if v.over() == nil {
 		v.load.left.Add(1)
 	}
 }
+
+// over says why the load has ended; nil while it has not.
+func (v *visitor) over() error { return context.Cause(v.ctx) }
 
 // N is of [harness.Visitor].
 func (v *visitor) N() int { return v.n }
@@ -180,26 +183,26 @@ func (v *visitor) Do(ctx context.Context, r harness.Request) harness.Operation {
 	if len(v.ops) > 0 {
 		intended = v.load.c.cfg.Clock.Now()
 	}
-	over := v.ctx.Err() != nil
+	over := v.over()
 	var url string
 	var atAnswer func(context.Context, harness.Operation)
-	if !over { // a fault waiting for the call's answer must not be spent on it
+	if over == nil { // a fault waiting for the call's answer must not be spent on it
 		url, atAnswer = v.load.route(&r)
 	}
 	ra := v.load.c.newRacer(url, "", 0, r)
 	ra.op.Load, ra.op.Intended = v.load.Name, intended
 	switch {
-	case over:
-		ra.err = load.Errorf(load.ClassCancelled, "not sent: %w", context.Cause(v.ctx))
+	case over != nil:
+		ra.err = load.Errorf(load.ClassCancelled, "not sent: %w", over)
 	case url == "":
 		ra.err = load.Errorf(load.ClassRefused, "%s is not running; nothing was sent", r.Server)
 	case ra.err == nil:
 		ra.fail(v.load.pool.do(ctx, ra, atAnswer))
 	}
 	op := ra.operation()
-	if over {
+	if over != nil {
 		if v.deaf++; v.deaf > deafMost {
-			panic(fmt.Sprintf("it goes on after it was cut off (%v): want a client that returns when ctx has ended", context.Cause(v.ctx)))
+			panic(fmt.Sprintf("it goes on after it was cut off (%v): want a client that returns when ctx has ended", over))
 		}
 		if v.deaf > 1 {
 			return op // the first one tells it; more would only say that nobody looked at ctx

@@ -114,7 +114,7 @@ func adds(t *testing.T, r harness.OpenLoopReport, ops []harness.Operation) {
 	t.Helper()
 	switch {
 	case r.Calls != len(ops), r.Calls != r.Sent+r.Refused+r.Unsent, r.Sent != r.Answered+r.TimedOut+r.Broken,
-		r.Arrived != r.Left+r.CutOff, r.Arrived > r.Planned, r.Open > r.Allowed, r.LateP50 > r.LateP99, r.LateP99 > r.LateMax:
+		r.Arrived != r.Left+r.CutOff, r.Arrived > r.Planned, r.ConnectionsMost > r.Connections, r.LateP50 > r.LateP99, r.LateP99 > r.LateMax:
 		t.Errorf("does not add up: %+v, %d operations", r, len(ops))
 	}
 	last := map[int]time.Duration{}
@@ -136,7 +136,7 @@ func TestAnOpenLoopKeepsConnections(t *testing.T) {
 	}
 	adds(t, r, ops)
 	s.once(t, ops)
-	if r.Left != 200 || r.Answered != 400 || r.Opened > 8 || r.Opened < 1 || int64(r.Opened) != s.opened.Load() || r.Stale != 0 || r.MaxPresent < 1 || r.InFlight > 8 {
+	if r.Left != 200 || r.Answered != 400 || r.ConnectionsOpened > 8 || r.ConnectionsOpened < 1 || int64(r.ConnectionsOpened) != s.opened.Load() || r.Stale != 0 || r.MaxPresent < 1 || r.InFlight > 8 {
 		t.Errorf("%+v; the server saw %d connections", r, s.opened.Load())
 	}
 	for i, op := range ops {
@@ -164,7 +164,7 @@ func TestAnIdleConnectionThatWasClosed(t *testing.T) {
 	}
 	adds(t, r, ops)
 	s.once(t, ops)
-	if r.Answered != 4 || r.Opened != 4 || r.Open != 1 || r.Stale != 0 {
+	if r.Answered != 4 || r.ConnectionsOpened != 4 || r.ConnectionsMost != 1 || r.Stale != 0 {
 		t.Errorf("%+v, want four answers on four connections, one at a time", r)
 	}
 }
@@ -188,7 +188,7 @@ func TestConnectionsThatCannotBeKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			adds(t, r, ops)
-			if r.Answered != 3 || r.Opened != 3 || r.Stale != 0 || ops[0].Output != "ok" {
+			if r.Answered != 3 || r.ConnectionsOpened != 3 || r.Stale != 0 || ops[0].Output != "ok" {
 				t.Errorf("%+v, want three answers on three connections", r)
 			}
 		})
@@ -239,7 +239,7 @@ func TestAStallIsNotHidden(t *testing.T) {
 	run := clock.New()
 	over := make(chan struct{})
 	var from, until atomic.Int64
-	s := newCounted(t, func(_ http.ResponseWriter, r *http.Request) {
+	s := newCounted(t, func(http.ResponseWriter, *http.Request) {
 		if nth.Add(1) == 20 {
 			from.Store(int64(run.Now()))
 			time.AfterFunc(stall, func() { until.Store(int64(run.Now())); close(over) })
@@ -249,7 +249,7 @@ func TestAStallIsNotHidden(t *testing.T) {
 		}
 	})
 	s.Start()
-	l := harness.OpenLoop{Name: "x", Arrivals: every(200, gap), Client: calls(1), Connections: connections, Deadline: time.Minute}
+	l := harness.OpenLoop{Name: "x", Arrivals: every(300, gap), Client: calls(1), Connections: connections, Deadline: time.Minute}
 	r, ops, err := testClient(run).OpenLoop(t.Context(), l, to(s.URL))
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +274,7 @@ func TestAStallIsNotHidden(t *testing.T) {
 		}
 	}
 	if slow < 50 || during < 100 || r.MaxPresent < 50 || r.Waited < 50 || r.WaitMax < stall/2 || r.InFlight > connections {
-		t.Errorf("%d of 200 calls took more than %s (held by the server: %d), %d came in the stall; %+v", slow, stall/2, held, during, r)
+		t.Errorf("%d of 300 calls took more than %s (held by the server: %d), %d came in the stall; %+v", slow, stall/2, held, during, r)
 	}
 	t.Logf("%d slow by response time, %d by service time; %+v", slow, held, r)
 }
@@ -358,7 +358,7 @@ func TestClientsWhoMisbehave(t *testing.T) {
 		client func(context.Context, harness.Visitor)
 		want   string
 	}{
-		"panic": {func(_ context.Context, c harness.Visitor) { panic("seat 7") }, "client 0 of the open loop x: seat 7"},
+		"panic": {func(context.Context, harness.Visitor) { panic("seat 7") }, "client 0 of the open loop x: seat 7"},
 		"never leaves": {func(ctx context.Context, c harness.Visitor) {
 			for {
 				c.Do(ctx, post(c, "call"))
@@ -407,7 +407,7 @@ func TestSeveralServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rep.Calls != 8 || rep.Answered != 3 || rep.Refused != 4 || rep.Broken != 1 || rep.Unsent != 0 || rep.Open != 1 || rep.Opened != 4 || rep.Stale != 0 {
+	if rep.Calls != 8 || rep.Answered != 3 || rep.Refused != 4 || rep.Broken != 1 || rep.Unsent != 0 || rep.ConnectionsMost != 1 || rep.ConnectionsOpened != 4 || rep.Stale != 0 {
 		t.Errorf("%+v", rep)
 	}
 	for i, op := range ops {
@@ -434,7 +434,7 @@ func TestTenThousandClients(t *testing.T) {
 	used := cpu(t) - before
 	adds(t, r, ops)
 	s.once(t, ops)
-	if r.Left != clients || r.Answered != 2*clients || r.Opened > 100 {
+	if r.Left != clients || r.Answered != 2*clients || r.ConnectionsOpened > 100 {
 		t.Errorf("%+v", r)
 	}
 	t.Logf("%d calls in %s (schedule %s), CPU of client and server %s, %s a call; %+v", r.Calls, (r.Ended - r.Started).Round(time.Millisecond),
