@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestBadConfiguration(t *testing.T) {
-	good := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x", "PYXIS_URL=http://127.0.0.1:1"}
+	good := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x", "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters"}
 	tests := []struct {
 		name string
 		args []string
@@ -36,8 +36,8 @@ func TestBadConfiguration(t *testing.T) {
 		says []string
 	}{
 		{"nothing", nil, nil, []string{"--design"}},
-		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library, telescope"}},
-		{"help about an unknown design", []string{"--design", "cinema", "--help"}, good, []string{`"cinema"`, "library, telescope"}},
+		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library, telescope, tickets"}},
+		{"help about an unknown design", []string{"--design", "cinema", "--help"}, good, []string{`"cinema"`, "library, telescope, tickets"}},
 		{"no design name", []string{"--design"}, good, []string{"--design library"}},
 		{"unknown argument", []string{"--fast"}, good, []string{`"--fast"`, "--help"}},
 		{"required ones", []string{"--design", "library"}, nil, []string{`DATABASE_URL=""`, `PYXIS_URL=""`, "e.g. PYXIS_URL=http://"}},
@@ -46,6 +46,9 @@ func TestBadConfiguration(t *testing.T) {
 		{"telescope's bad ones", []string{"--design", "telescope"}, append(good, "EMAIL_URL=mail", "TELESCOPE_TIME_ZONE=Hawaii/Here", "TELESCOPE_TRIES=0", "TELESCOPE_RETENTION=7d"), []string{`EMAIL_URL="mail"`, `TELESCOPE_TIME_ZONE="Hawaii/Here"`, "e.g. TELESCOPE_TIME_ZONE=Pacific/Honolulu", `TELESCOPE_TRIES="0"`, "from 1 to 100", `TELESCOPE_RETENTION="7d"`}},
 		{"a time zone of this machine", []string{"--design", "telescope"}, append(good, "TELESCOPE_TIME_ZONE=Local"), []string{`TELESCOPE_TIME_ZONE="Local"`}},
 		{"telescope's that don't fit together", []string{"--design", "telescope"}, append(good, "TELESCOPE_LOCK_TIMEOUT=5s", "TELESCOPE_RETRY_WINDOW=200h"), []string{"TELESCOPE_LOCK_TIMEOUT", "less than TELESCOPE_STATEMENT_TIMEOUT", "TELESCOPE_RETRY_WINDOW", "at most TELESCOPE_RETENTION"}},
+		{"tickets' required ones", []string{"--design", "tickets"}, good[:1], []string{`PAYMENTS_URL=""`, "e.g. PAYMENTS_URL=http://", `TICKETS_CALLBACK_SECRET=""`, "at least 16 characters"}},
+		{"tickets' bad ones", []string{"--design", "tickets"}, append(good, "PAYMENTS_URL=bank", "TICKETS_CALLBACK_SECRET=fifteen-letters", "TICKETS_POLICY=keep", "TICKETS_HOLD=0s", "TICKETS_REFUND_PARK_AFTER=0"), []string{`PAYMENTS_URL="bank"`, "TICKETS_CALLBACK_SECRET (15 characters, not shown)", `TICKETS_POLICY="keep"`, "quarantine or release", `TICKETS_HOLD="0s"`, `TICKETS_REFUND_PARK_AFTER="0"`}},
+		{"tickets' that don't fit together", []string{"--design", "tickets"}, append(good, "TICKETS_LOCK_TIMEOUT=5s", "TICKETS_RECONCILE_AFTER=5s", "TICKETS_HARD_TIMEOUT=4s"), []string{"TICKETS_LOCK_TIMEOUT", "less than TICKETS_STATEMENT_TIMEOUT", "TICKETS_RECONCILE_AFTER", "more than TICKETS_PAYMENT_TIMEOUT", "TICKETS_HARD_TIMEOUT", "more than TICKETS_RECONCILE_AFTER"}},
 		{"migrate without a database", []string{"migrate", "--design", "library"}, nil, []string{`DATABASE_URL=""`}},
 	}
 	for _, tt := range tests {
@@ -62,14 +65,17 @@ func TestBadConfiguration(t *testing.T) {
 			if stdout.Len() != 0 {
 				t.Errorf("standard output has %q", &stdout)
 			}
+			if strings.Contains(stderr.String(), "fifteen-letters") || strings.Contains(stderr.String(), "sixteen-or-more-letters") {
+				t.Errorf("a secret is shown:\n%s", &stderr)
+			}
 		})
 	}
 }
 
 func TestHelp(t *testing.T) {
-	common := []string{"DATABASE_URL", "SHUTDOWN_GRACE", "migrate", "library, telescope"}
-	of := map[string]string{"library": "LIBRARY_BREAKER_PROBES", "telescope": "TELESCOPE_TIME_ZONE"}
-	for _, only := range []string{"", "library", "telescope"} {
+	common := []string{"DATABASE_URL", "SHUTDOWN_GRACE", "migrate", "library, telescope, tickets"}
+	of := map[string]string{"library": "LIBRARY_BREAKER_PROBES", "telescope": "TELESCOPE_TIME_ZONE", "tickets": "TICKETS_CALLBACK_SECRET"}
+	for _, only := range []string{"", "library", "telescope", "tickets"} {
 		args := []string{"--help"}
 		if only != "" {
 			args = append(args, "--design", only)
@@ -171,11 +177,11 @@ func (s *server) ended(t *testing.T) int {
 }
 
 func TestServesAndStops(t *testing.T) {
-	for _, tt := range []struct{ design, how string }{{"library", "context"}, {"library", "signal"}, {"telescope", "context"}, {"telescope", "signal"}} {
+	for _, tt := range []struct{ design, how string }{{"library", "context"}, {"library", "signal"}, {"telescope", "context"}, {"telescope", "signal"}, {"tickets", "context"}, {"tickets", "signal"}} {
 		t.Run(tt.design+" "+tt.how, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := startDesign(t, ctx, tt.design, "PYXIS_URL=http://127.0.0.1:1")
+			s := startDesign(t, ctx, tt.design, "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters")
 			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/healthz", nil)
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
@@ -193,7 +199,24 @@ func TestServesAndStops(t *testing.T) {
 			if code := s.ended(t); code != 0 {
 				t.Errorf("exit code %d, want 0\n%s", code, s.stderr)
 			}
+			if strings.Contains(s.stderr.String(), "sixteen-or-more-letters") {
+				t.Errorf("the log has a secret:\n%s", s.stderr)
+			}
 		})
+	}
+}
+
+// TestTicketsInTestMode: what is only not sensible, tests may have.
+func TestTicketsInTestMode(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := startDesign(t, ctx, "tickets", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters", "TEST_MODE=true", "TICKETS_RECONCILE_AFTER=2s", "TICKETS_HARD_TIMEOUT=1s")
+	if s.url == "" {
+		t.Fatalf("the server did not start:\n%s", s.stderr)
+	}
+	cancel()
+	if code := s.ended(t); code != 0 {
+		t.Errorf("exit code %d, want 0\n%s", code, s.stderr)
 	}
 }
 
@@ -303,8 +326,8 @@ func TestPortTaken(t *testing.T) {
 }
 
 func TestDatabaseRefused(t *testing.T) {
-	env := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x?connect_timeout=2", "PYXIS_URL=http://127.0.0.1:1"}
-	for _, design := range []string{"library", "telescope"} {
+	env := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x?connect_timeout=2", "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters"}
+	for _, design := range []string{"library", "telescope", "tickets"} {
 		for _, args := range [][]string{{"--design", design}, {"migrate", "--design", design}} {
 			var stderr bytes.Buffer
 			if code := sut.Run(t.Context(), args, env, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "database") {
