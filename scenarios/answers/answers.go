@@ -9,6 +9,7 @@ package answers
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,4 +89,33 @@ func Once(tookPlace bool) float64 {
 		return 1
 	}
 	return 0
+}
+
+// WithHeader changes one header field of the request; "" takes it away.
+func WithHeader(r harness.Request, name, value string) harness.Request {
+	h := maps.Clone(r.Header)
+	delete(h, name)
+	if value != "" {
+		h[name] = value
+	}
+	r.Header = h
+	return r
+}
+
+// WithBody gives the request another body, which need not be JSON.
+func WithBody(r harness.Request, body string) harness.Request {
+	r.Body = json.RawMessage(body)
+	return r
+}
+
+// WithToken is the request with another token, or with none. Whoever sends it
+// is nobody that a check would let see something.
+func WithToken(r harness.Request, token string) harness.Request {
+	value := ""
+	if token != "" {
+		value = "Bearer " + token
+	}
+	r = WithHeader(r, "Authorization", value)
+	r.Caller = ""
+	return r
 }

@@ -12,5 +12,6 @@ func races() []harness.Scenario {
 		expiry(), onReplicas(expiry(), "three replicas look at what has run out"),
 		seatStorm(), onReplicas(seatStorm(), "the storm over three replicas"),
 		twoTabs(), onReplicas(twoTabs(), "the tabs of one login meet at different replicas"),
+		badInput(),
 	}
 }
