@@ -29,8 +29,8 @@ var (
 		Doc: "members who book one slot after the other, each as soon as the one before is answered",
 	}
 	paramEach = harness.Param{
-		Name: "bookings", Kind: harness.IntParam, Default: "25", Min: 20, Max: 40,
-		Doc: "bookings of each client, each in a month of its own",
+		Name: "bookings", Kind: harness.IntParam, Default: "40", Min: 20, Max: 80,
+		Doc: "bookings of each client, each in a month of its own; more than are made before the end, so that nobody runs out",
 	}
 )
 
@@ -137,7 +137,7 @@ func failoverScenario(s harness.Scenario, m failoverMode) harness.Scenario {
 func chooseFailover(rng *rand.Rand, p harness.Params) (any, error) {
 	clients, each := p.Int(paramClients.Name), p.Int(paramEach.Name)
 	total, first := clients*each, rng.IntN(48*27-clients)
-	c := failoverChoice{Break: total/4 + rng.IntN(total/4), Kill: 3 + rng.IntN(10)}
+	c := failoverChoice{Break: 5*clients + rng.IntN(5*clients), Kill: 3 + rng.IntN(10)}
 	for i, id := range slotIDs(rng, total) {
 		c.Slots = append(c.Slots, slot{ID: id, Month: firstMonth + i%each, HalfHours: first + i/each})
 	}
