@@ -61,7 +61,7 @@ func (r WordsRule) judge(rec harness.Record) harness.Verdict {
 	var wrong []harness.Evidence
 	open := ""
 	expected := r.Want(rec)
-	if len(expected) == 0 {
+	if len(expected) == 0 || len(rec.History.Operations) == 0 {
 		return harness.Undecided(harness.ReasonUndelivered, "no group of operations to judge")
 	}
 	names := slices.Sorted(maps.Keys(expected))
