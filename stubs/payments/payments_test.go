@@ -200,9 +200,14 @@ func TestOutages(t *testing.T) {
 	})
 	configure(t, h, payments.Config{Mode: payments.Up, ChargeFailFirst: &two, AskFailFirst: &all, RefundFailFirst: &two})
 	walk(t, h, []step{
-		{"POST /charges", "c-2", chargeBody("c-2", "card-1"), 503, failing}, {"POST /charges", "c-2", `{`, 503, failing}, {"POST /charges", "c-2", `{`, 400, bad},
-		{"GET /charges/c-1", "", "", 503, failing}, {"GET /charges/c-1", "", "", 503, failing}, {"GET /charges/c-1", "", "", 503, failing},
-		{"POST /refunds", "r-1", refundBody("pay_1", 1), 503, failing}, {"POST /refunds", "r-2", refundBody("pay_1", 1), 503, failing},
+		{"POST /charges", "c-2", chargeBody("c-2", "card-1"), 503, failing},
+		{"POST /charges", "c-2", `{`, 503, failing},
+		{"POST /charges", "c-2", `{`, 400, bad},
+		{"GET /charges/c-1", "", "", 503, failing},
+		{"GET /charges/c-1", "", "", 503, failing},
+		{"GET /charges/c-1", "", "", 503, failing},
+		{"POST /refunds", "r-1", refundBody("pay_1", 1), 503, failing},
+		{"POST /refunds", "r-2", refundBody("pay_1", 1), 503, failing},
 		{"POST /refunds", "r-1", `{`, 400, bad},
 	})
 	configure(t, h, payments.Config{AskFailFirst: &none})
@@ -232,8 +237,11 @@ func TestSameKeyAtOnceIsOnePayment(t *testing.T) {
 		h := payments.New(1)
 		configure(t, h, payments.Config{Default: &payments.Behaviour{LatencyMS: latency}, RefundLatencyMS: &latency})
 		const n = 100
-		got := atOnce(n, func(int) int {
+		got := atOnce(n, func(i int) int {
 			status, _ := charge(t, h, "c-1", "card-1")
+			if i%10 == 0 {
+				_ = ledger(t, h) // while others write
+			}
 			return status
 		})
 		if got[201] != 1 || got[200]+got[409] != n-1 {
@@ -260,12 +268,16 @@ func TestOtherKeysAtOnce(t *testing.T) {
 	const n = 100
 	got := atOnce(n, func(i int) int {
 		status, _ := call(t, h, "POST", "/charges", fmt.Sprint("k-", i), chargeBody("c-1", "card-1"))
-		_ = ledger(t, h)
+		if i%10 == 0 {
+			_ = ledger(t, h) // while others write
+		}
 		return status
 	})
 	refunds := atOnce(n, func(i int) int {
 		status, _ := call(t, h, "POST", "/refunds", fmt.Sprint("k-", i), refundBody("pay_1", 4500))
-		_ = ledger(t, h)
+		if i%10 == 0 {
+			_ = ledger(t, h) // while others write
+		}
 		return status
 	})
 	if got[201] != n || refunds[201] != 1 || refunds[200] != n-1 {
@@ -286,7 +298,7 @@ func TestOtherKeysAtOnce(t *testing.T) {
 // known before it is accepted, which is at half time.
 func TestFirstCallInWork(t *testing.T) {
 	h := payments.New(1)
-	card(t, h, "slow", payments.Behaviour{Answer: payments.Slow, LatencyMS: 600})
+	card(t, h, "slow", payments.Behaviour{Answer: payments.Slow, LatencyMS: 1200})
 	watch := clock.New()
 	first := make(chan string, 1)
 	var all sync.WaitGroup
@@ -310,14 +322,14 @@ func TestFirstCallInWork(t *testing.T) {
 	if err := clock.Await(t.Context(), "the charge to be accepted", 10*time.Second, time.Millisecond, accepted); err != nil {
 		t.Fatal(err)
 	}
-	if took := watch.Now(); took < 300*time.Millisecond {
+	if took := watch.Now(); took < 600*time.Millisecond {
 		t.Errorf("accepted after %s", took)
 	}
 	walk(t, h, []step{
 		{"POST /charges", "c-1", chargeBody("c-1", "slow"), 409, refused("in_progress")},
 		{"POST /charges", "c-1", chargeBody("c-1", "other"), 422, refused("key_reused")},
 	})
-	if got := <-first; got != "201 "+payment(1, "c-1", "captured") || watch.Now() < 600*time.Millisecond {
+	if got := <-first; got != "201 "+payment(1, "c-1", "captured") || watch.Now() < 1200*time.Millisecond {
 		t.Errorf("the first call got %s after %s", got, watch.Now())
 	}
 	if l := ledger(t, h); l.Payments[0].Posts != 2 {

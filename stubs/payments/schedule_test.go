@@ -35,30 +35,36 @@ func TestSchedules(t *testing.T) {
 	}{
 		"at once": {payments.Behaviour{}, nil, "1 captured pay_1, 2 captured pay_2", "1 captured pay_1, 2 captured pay_2"},
 		"held until released": {
-			held, []payments.Config{release("card-2"), release("card-1")},
+			held,
+			[]payments.Config{release("card-2"), release("card-1")},
 			"(1 captured pay_1), 2 captured pay_2", "1 captured pay_1, 2 captured pay_2",
 		},
 		"another card's release does nothing": {held, []payments.Config{release("card-2", "nobody")}, "(1 captured pay_1), 2 captured pay_2", "(1 captured pay_1), 2 captured pay_2"},
 		"everything released":                 {held, []payments.Config{release("*")}, "(1 captured pay_1), 2 captured pay_2", "1 captured pay_1, 2 captured pay_2"},
 		"lost is for ever":                    {lost, []payments.Config{release("*")}, "(1 captured pay_1), 2 captured pay_2", "(1 captured pay_1), 2 captured pay_2"},
 		"decision held, named by its card": {
-			payments.Behaviour{Decide: payments.Held}, []payments.Config{decide(payments.Decision{Card: "card-1"})},
+			payments.Behaviour{Decide: payments.Held},
+			[]payments.Config{decide(payments.Decision{Card: "card-1"})},
 			"1 captured pay_2", "1 captured pay_2, 2 captured pay_1",
 		},
 		"decision held, declined by its reference": {
-			payments.Behaviour{Decide: payments.Held}, []payments.Config{decide(payments.Decision{Reference: "c-1", Outcome: payments.Declined})},
+			payments.Behaviour{Decide: payments.Held},
+			[]payments.Config{decide(payments.Decision{Reference: "c-1", Outcome: payments.Declined})},
 			"1 captured pay_2", "1 captured pay_2, 2 declined pay_1",
 		},
 		"decided, but the callback stays held": {
-			payments.Behaviour{Decide: payments.Held, Callbacks: payments.Held}, []payments.Config{decide(payments.Decision{Card: "card-1"})},
+			payments.Behaviour{Decide: payments.Held, Callbacks: payments.Held},
+			[]payments.Config{decide(payments.Decision{Card: "card-1"})},
 			"1 captured pay_2", "1 captured pay_2, (2 captured pay_1)",
 		},
 		"release decides, too": {
-			payments.Behaviour{Decide: payments.Held, Callbacks: payments.Held}, []payments.Config{release("card-1")},
+			payments.Behaviour{Decide: payments.Held, Callbacks: payments.Held},
+			[]payments.Config{release("card-1")},
 			"1 captured pay_2", "1 captured pay_2, 2 captured pay_1",
 		},
 		"declined, then captured when named": {
-			payments.Behaviour{Attempts: twice}, []payments.Config{decide(payments.Decision{Card: "card-1"})},
+			payments.Behaviour{Attempts: twice},
+			[]payments.Config{decide(payments.Decision{Card: "card-1"})},
 			"1 declined pay_1, 2 captured pay_2", "1 declined pay_1, 2 captured pay_2, 3 captured pay_3",
 		},
 		"declined, then captured, both decisions held": {
@@ -67,15 +73,18 @@ func TestSchedules(t *testing.T) {
 			"1 captured pay_2", "1 captured pay_2, 2 declined pay_1, 3 captured pay_3",
 		},
 		"all attempts at once": {
-			payments.Behaviour{Attempts: twice, AttemptsAtOnce: true}, nil,
+			payments.Behaviour{Attempts: twice, AttemptsAtOnce: true},
+			nil,
 			"1 declined pay_1, 2 captured pay_2, 3 captured pay_3", "1 declined pay_1, 2 captured pay_2, 3 captured pay_3",
 		},
 		"all attempts at release": {
-			payments.Behaviour{Attempts: twice, AttemptsAtOnce: true, Decide: payments.Held, Callbacks: payments.Held}, []payments.Config{release("*")},
+			payments.Behaviour{Attempts: twice, AttemptsAtOnce: true, Decide: payments.Held, Callbacks: payments.Held},
+			[]payments.Config{release("*")},
 			"1 captured pay_2", "1 captured pay_2, 2 declined pay_1, 3 captured pay_3",
 		},
 		"crossed": {
-			held, []payments.Config{{Cross: []payments.Crossing{{Card: "card-1", Other: "card-2"}}}},
+			held,
+			[]payments.Config{{Cross: []payments.Crossing{{Card: "card-1", Other: "card-2"}}}},
 			"(1 captured pay_1), 2 captured pay_2", "(1 captured pay_1), 2 captured pay_2, 3 captured pay_1",
 		},
 	} {
@@ -170,13 +179,16 @@ func TestConfigIsMergedAndWrongOnesChangeNothing(t *testing.T) {
 	card(t, h, "a", payments.Behaviour{Decide: payments.Held})
 	card(t, h, "b", payments.Behaviour{Callbacks: payments.Lost, Copies: 2})
 	card(t, h, "a", payments.Behaviour{Attempts: []string{payments.Declined, payments.Captured}})
+	card(t, h, "held", payments.Behaviour{Decide: payments.Held})
 	charge(t, h, "c-1", "a")
+	charge(t, h, "c-2", "held")
 	_, before := call(t, h, "GET", "/__double/config", "", "")
 	of := func(attempts, callbacks string, copies int) string {
 		return fmt.Sprintf(`{"answer":"final","decide":"at-once","attempts":[%s],"callbacks":%q,"copies":%d}`, attempts, callbacks, copies)
 	}
 	want := `{"mode":"up","default":` + of(`"captured"`, "at-once", 1) +
 		`,"cards":{"a":` + of(`"declined","captured"`, "at-once", 1) + `,"b":` + of(`"captured"`, "lost", 2) +
+		`,"held":` + strings.Replace(of(`"captured"`, "at-once", 1), `"decide":"at-once"`, `"decide":"held"`, 1) +
 		`},"charge_fail_first":0,"ask_fail_first":0,"refund_fail_first":0,"refund_answer":"final","refund_first":-1,"refund_latency_ms":0,"silence_ms":7000}`
 	if before != want {
 		t.Errorf("config: %s\nwant    %s", before, want)
@@ -189,7 +201,7 @@ func TestConfigIsMergedAndWrongOnesChangeNothing(t *testing.T) {
 		`{"default": {"callbacks": "none"}}`, `{"default": {"copies": 101}}`, `{"default": {"copies": -1}}`, `{"default": {"latency_ms": 30001}}`,
 		`{"default": {"capture_amount": -1}}`, `{"default": {"capture_amount": 1.5}}`, `{"decide": [{}]}`, `{"decide": [{"card": "a", "reference": "c-1"}]}`,
 		`{"decide": [{"card": "a", "outcome": "pending"}]}`, `{"cross": [{"card": "a"}]}`, `{"cross": [{"card": "a", "other": "a"}]}`, `{"release": [""]}`,
-		`{"mode": "down", "decide": [{"card": "a"}, {"card": "b"}]}`, `{"cards": {"a": {}}, "decide": [{"card": "a"}]}`,
+		`{"mode": "down", "decide": [{"card": "a"}, {"card": "b"}]}`, `{"cards": {"a": {}}, "decide": [{"card": "a"}]}`, `{"decide": [{"card": "held"}, {"card": "b"}]}`,
 		`{"decide": [{"card": "a"}], "cross": [{"card": "a", "other": "b"}]}`, `{} {}`, `[]`, ``,
 	} {
 		if status, answer := call(t, h, "POST", "/__double/config", "", bad); status != 400 || !strings.Contains(answer, "configure payments") {
