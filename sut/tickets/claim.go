@@ -57,12 +57,12 @@ func (s *Service) postHold(r *http.Request, who httpapi.Principal) (httpapi.Answ
 }
 
 // claim makes a free seat the login's. Most who come are refused by one read;
-// the rest try, and look again when somebody was faster. Every further look is
-// of another's success, and there is a deadline for them all.
+// the rest try, and look again when somebody was faster, or was at every seat
+// that is free: then they wait for one. There is a deadline for it all.
 func (s *Service) claim(ctx context.Context, w wish) (hold, error) {
 	ctx, end := s.store.Bounded(ctx)
 	defer end()
-	for ctx.Err() == nil {
+	for patient := false; ctx.Err() == nil; {
 		terms, err := s.offer(ctx, w)
 		if errors.Is(err, errAnew) {
 			continue
@@ -70,10 +70,11 @@ func (s *Service) claim(ctx context.Context, w wish) (hold, error) {
 		if err != nil {
 			return hold{}, err
 		}
-		h, err := s.take(ctx, w, terms)
+		h, err := s.take(ctx, w, terms, patient)
 		if !errors.Is(err, errAnew) {
 			return h, err
 		}
+		patient = !patient
 	}
 	return hold{}, fmt.Errorf("claim a seat of show %d: others were faster each time: %w", w.show, ctx.Err())
 }
@@ -150,9 +151,9 @@ func (s *Service) endOwn(ctx context.Context, w wish, o offer, now time.Time) er
 
 // take makes the seat HELD by a new hold, in one transaction. It gives errAnew
 // when the seat or the login's checkout went to another claim.
-func (s *Service) take(ctx context.Context, w wish, terms offer) (h hold, err error) {
+func (s *Service) take(ctx context.Context, w wish, terms offer, patient bool) (h hold, err error) {
 	err = s.store.Transact(ctx, func(ctx context.Context, tx pgx.Tx) (bool, error) {
-		name, err := lockFree(ctx, tx, w)
+		name, err := lockFree(ctx, tx, w, patient)
 		if err != nil {
 			return false, err
 		}
@@ -183,19 +184,19 @@ func (s *Service) take(ctx context.Context, w wish, terms offer) (h hold, err er
 }
 
 // lockFree locks the seat that is wished for while it is free. The best one is
-// the best that nobody is at; when somebody is at all of them it waits, as their
-// claims may fail. errAnew: none of those that were free still is.
-func lockFree(ctx context.Context, tx pgx.Tx, w wish) (string, error) {
-	var found []string
-	var err error
-	if w.seat != "" {
-		found, err = database.Rows(ctx, tx, pgx.RowTo[string], sqlLockSeat, w.show, w.seat, w.by.op)
-	} else {
-		found, err = database.Rows(ctx, tx, pgx.RowTo[string], sqlPickSeat, w.show, w.by.op)
-		if err == nil && len(found) == 0 {
-			found, err = database.Rows(ctx, tx, pgx.RowTo[string], sqlAwaitSeat, w.show)
+// the best that nobody is at, or, for the patient, the best after those who are
+// at it are done: their claims may fail. errAnew: there is none. A transaction
+// that looked in vain must not go on: Postgres leaves it locks on seats that
+// were taken while it looked, and to wait for others with those is a deadlock.
+func lockFree(ctx context.Context, tx pgx.Tx, w wish, patient bool) (string, error) {
+	sql, args := sqlLockSeat, []any{w.show, w.by.op, w.seat}
+	if w.seat == "" {
+		sql, args = sqlPickSeat, args[:2]
+		if patient {
+			sql = sqlAwaitSeat
 		}
 	}
+	found, err := database.Rows(ctx, tx, pgx.RowTo[string], sql, args...)
 	if err != nil {
 		return "", fmt.Errorf("lock a free seat of show %d: %w", w.show, err)
 	}

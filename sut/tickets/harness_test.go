@@ -26,7 +26,16 @@ import (
 var cluster *pgtest.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(pgtest.Main(m, func(c *pgtest.Cluster) { cluster = c }))
+	c, err := pgtest.Start(context.Background())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need a Postgres:", err)
+		os.Exit(1)
+	}
+	cluster = c
+	code := m.Run()
+	databases.drop()
+	c.Stop()
+	os.Exit(code)
 }
 
 const (
@@ -44,20 +53,27 @@ type shop struct {
 	clock    *clock.Clock
 	cfg      Config
 	url      string
+
+	deadlocks int // of the database, before the test
 }
+
+const sqlDeadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
 
 // newShop gives a shop of its own with show 1, of so many seats, ...;
 // tests that have one run side by side.
 func newShop(t *testing.T, seats int, change ...func(*Config)) *shop {
 	t.Helper()
 	t.Parallel()
-	url := cluster.Template(t, "tickets", func(url string) error { _, err := Migrate(context.Background(), url); return err })
+	url := databases.take(t)
 	// The test's own session must never be the one that a deadlock ends.
 	db, err := pgxpool.New(t.Context(), url+"&application_name=test&deadlock_timeout=10000")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
+	if _, err := db.Exec(t.Context(), beginning); err != nil {
+		t.Fatal(err)
+	}
 	s := &shop{t: t, db: db, provider: newFakePayments(t), clock: clock.New(0)}
 	s.cfg = Config{
 		DatabaseURL: url, PoolSize: 4, Replica: "sut-1", TestMode: true,
@@ -74,9 +90,8 @@ func newShop(t *testing.T, seats int, change ...func(*Config)) *shop {
 		c(&s.cfg)
 	}
 	s.start()
-	if seats > 0 {
-		s.show(1, seats, "")
-	}
+	s.show(1, seats, "")
+	s.deadlocks = scan[int](s, sqlDeadlocks)
 	return s
 }
 

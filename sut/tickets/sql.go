@@ -21,15 +21,15 @@ where w.show_id = $1`
 // it: to wait for another tab's hold is then the last wait of all.
 const (
 	sqlLockSeat = `
-select seat from seats where show_id = $1 and seat = $2 and state = 'FREE' and $3::text is not null for update`
+select seat from seats where show_id = $1 and $2::text is not null and seat = $3 and state = 'FREE' for update`
 
 	sqlPickSeat = `
-select seat from seats where show_id = $1 and state = 'FREE' and $2::text is not null order by rank limit 1 for update skip locked`
+select seat from seats where show_id = $1 and $2::text is not null and state = 'FREE' order by rank limit 1 for update skip locked`
 
 	// sqlAwaitSeat waits for those who have locked free seats, one after the other,
 	// until one is still free.
 	sqlAwaitSeat = `
-select seat from seats where show_id = $1 and state = 'FREE' order by rank limit 1 for update`
+select seat from seats where show_id = $1 and $2::text is not null and state = 'FREE' order by rank limit 1 for update`
 
 	sqlReserve = `
 insert into holds (hold_id, show_id, seat, login, state, amount, currency, policy, overbook_op, created_at, expires_at)
