@@ -389,16 +389,3 @@ func TestLedgerRows(t *testing.T) {
 		}
 	}
 }
-
-func TestDoubleIsWhatTheContractNames(t *testing.T) {
-	d := payments.Double()
-	if d.Name != "payments" || d.New == nil || d.Mappings == nil {
-		t.Errorf("the double: %+v", d)
-	}
-	if diff := cmp.Diff([]string{"POST /charges", "POST /refunds"}, d.Count); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(map[string]string{"POST /charges": "reference", "POST /refunds": "payment_id"}, d.CountBy); diff != "" {
-		t.Error(diff)
-	}
-}

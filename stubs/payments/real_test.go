@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/overbook/overbook/harness/clock"
 	"github.com/overbook/overbook/harness/provision"
 	"github.com/overbook/overbook/harness/wire/upstream"
@@ -233,5 +235,18 @@ func lostThroughWireMock(t *testing.T, c *chain) {
 		if strings.HasPrefix(call.Response, "Network failure") {
 			t.Errorf("WireMock answered by itself: %+v", call)
 		}
+	}
+}
+
+func TestDoubleIsWhatTheContractNames(t *testing.T) {
+	d := payments.Double()
+	if d.Name != "payments" || d.New == nil || d.Mappings == nil {
+		t.Errorf("the double: %+v", d)
+	}
+	if diff := cmp.Diff([]string{"POST /charges", "POST /refunds"}, d.Count); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]string{"POST /charges": "reference", "POST /refunds": "payment_id"}, d.CountBy); diff != "" {
+		t.Error(diff)
 	}
 }
