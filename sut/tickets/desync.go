@@ -23,7 +23,8 @@ const isUnresolved = `(
 
 const sqlDesync = `
 select ` + isWithoutSeat + `, c.charge_id, coalesce(c.payment_id, ''), c.hold_id, h.show_id, h.seat, h.login,
-  coalesce(c.captured_amount, 0), coalesce(c.captured_currency, ''), c.state, coalesce(c.settled_at, c.resolved_at, c.sent_at) as since, c.asked,
+  coalesce(c.captured_amount, 0), coalesce(c.captured_currency, ''), c.state,
+  case when c.captured_amount is null then c.sent_at else coalesce(c.settled_at, c.resolved_at) end as since, c.asked,
   r.refund_id, coalesce(r.state, ''), coalesce(r.attempts, 0), coalesce(r.last_error, ''), r.parked_at is not null
 from charges c join holds h using (hold_id) left join refunds r using (charge_id)
 where ` + isWithoutSeat + ` or ` + isUnresolved + `

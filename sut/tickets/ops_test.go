@@ -116,6 +116,21 @@ func TestStaffHaveAParkedRefundTried(t *testing.T) {
 	}
 }
 
+// A refund that rests after a failure is tried when staff say so.
+func TestStaffEndARest(t *testing.T) {
+	b := newBackstage(t)
+	hold, payment := b.late()
+	b.exec(`update refunds set attempts = 2, last_error = 'down', next_attempt_at = $1`, b.now().Add(30*time.Second))
+	r := b.replica("sut-1")
+	if kind, _ := r.send("POST", "/tickets/ops/refunds", "staff-1", refundCall(payment, 4500)); kind != "202" {
+		t.Errorf("answered %s", kind)
+	}
+	b.becomes(hold, "EXPIRED - REFUNDED DONE")
+	if late := row[bool](b, `select done_at > created_at + interval '20 s' from refunds`); late {
+		t.Error("it was left to rest")
+	}
+}
+
 // Staff who are impatient don't have a refund tried twice at a time.
 func TestStaffDontDoubleARefund(t *testing.T) {
 	b := newBackstage(t)
@@ -186,7 +201,7 @@ func TestWhatIsOutOfStep(t *testing.T) {
 	if diff := cmp.Diff([]string{first.String() + " DECLINED", lateID + " REFUNDING"}, kinds(doc, "captured_without_seat")); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{flying.String() + " CHARGING", given.String() + " REFUND_RESOLVED"}, kinds(doc, "unresolved")); diff != "" {
+	if diff := cmp.Diff([]string{given.String() + " REFUND_RESOLVED", flying.String() + " CHARGING"}, kinds(doc, "unresolved")); diff != "" {
 		t.Error(diff)
 	}
 	if err := f.count(t.Context()); err != nil {

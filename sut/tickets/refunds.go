@@ -14,20 +14,15 @@ import (
 
 const (
 	refundHands    = 8           // refunds tried at once
-	refundStoring  = time.Second // a claim lasts for one call, and this for storing what came of it
+	refundStoring  = time.Second // what came of an attempt
 	refundRestMost = time.Minute
 )
-
-// beingTried is what the last error of a refund begins with while somebody
-// tries it, or died over it.
-const beingTried = "being tried; before: "
 
 // sqlClaimRefunds takes refunds that are due. Their next attempt is put off for
 // as long as this one may take: whoever dies over it leaves it to others, who
 // try again under the same id.
 const sqlClaimRefunds = `
-update refunds r set attempts = attempts + 1, next_attempt_at = $2,
-  last_error = $4::text || coalesce(case when starts_with(r.last_error, $4) then substr(r.last_error, length($4) + 1) else r.last_error end, 'nothing')
+update refunds r set attempts = attempts + 1, next_attempt_at = $2
 from charges c
 where c.charge_id = r.charge_id and r.refund_id in (
   select refund_id from refunds where state = 'PENDING' and parked_at is null and next_attempt_at <= $1
@@ -41,11 +36,11 @@ update refunds set last_error = $3, next_attempt_at = $4, parked_at = $5
 where refund_id = $1 and attempts = $2 and state = 'PENDING'
 returning refund_id`
 
-// sqlRefundNow makes a refund due, parked or not. One that is being tried has
-// its turn already.
+// sqlRefundNow makes a refund due, parked or not. One whose turn comes within
+// the length of a claim, until $3, keeps it: it may be under way.
 const sqlRefundNow = `
 update refunds set parked_at = null,
-  next_attempt_at = case when parked_at is null and starts_with(last_error, $3) then next_attempt_at else $2 end
+  next_attempt_at = case when parked_at is null and next_attempt_at <= $3 then next_attempt_at else $2 end
 where refund_id = $1 and state = 'PENDING'
 returning refund_id`
 
@@ -89,7 +84,7 @@ func (r *refunder) claim(ctx context.Context, most int) ([]refundTry, error) {
 		err = row.Scan(&a.refund.id, &a.refund.charge, &a.refund.payment, &a.refund.amount, &a.refund.currency, &a.number,
 			&a.hold, &a.by.op, &a.by.traceparent)
 		return a, err
-	}, sqlClaimRefunds, now, now.Add(r.cfg.PaymentTimeout+refundStoring), most, beingTried)
+	}, sqlClaimRefunds, now, now.Add(refundClaim(r.cfg)), most)
 }
 
 // try asks the provider for the money once and stores what came of it. When
@@ -130,6 +125,9 @@ func (r *refunder) failed(ctx context.Context, a refundTry, why error) {
 	r.meters.refundAttempt(result)
 }
 
+// refundClaim is how long one attempt may take, and keeps others away.
+func refundClaim(cfg Config) time.Duration { return cfg.PaymentTimeout + refundStoring }
+
 // backoff is how long a refund rests after so many failed attempts: it doubles
 // up to a minute, or to the first pause when that is longer.
 func backoff(first time.Duration, attempts int) time.Duration {
@@ -158,7 +156,8 @@ func (s *Service) refundNow(r *http.Request, who httpapi.Principal) (httpapi.Ans
 	if err != nil {
 		return httpapi.Answer{}, err
 	}
-	found, err := alter(r.Context(), s.store, rowID, sqlRefundNow, id, s.cfg.Clock.Now(), beingTried)
+	now := s.cfg.Clock.Now()
+	found, err := alter(r.Context(), s.store, rowID, sqlRefundNow, id, now, now.Add(refundClaim(s.cfg)))
 	if err != nil {
 		return httpapi.Answer{}, err
 	}
