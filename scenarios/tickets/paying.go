@@ -19,5 +19,18 @@ func paying() []harness.Scenario {
 		reorderedCallbacks(), onReplicas(reorderedCallbacks(), "three replicas are told of payments in another order than they happened"),
 		lostCallback(),
 		twoCharges(), onReplicas(twoCharges(), "two payments are captured for one hold, and three replicas are told"),
+		onePaymentTwoOrders(),
+		declineThenRetry(),
+		refundFails(),
+		variant(refundFails(), "answer-lost", "refunds are taken, and their answers are lost", map[string]string{"fails": refundAnswerLost}),
+		variant(refundFails(), "parked", "refunds fail so often that they wait for staff", map[string]string{"fails": refusedTooOften}),
+		amountDiffers(),
+		forgedCallback(),
+		expiryVersusCapture(),
+		released(expiryVersusCapture(), "under the policy release captures land in the very milliseconds in which the holds run out"),
+		variant(expiryVersusCapture(), "race", "ticks and captures meet at three replicas, under the policy release",
+			map[string]string{"replicas": "3", "policy": policyRelease, "spread": "0", "rounds": "3"}),
+		variant(expiryVersusCapture(), "race-quarantine", "ticks and captures meet at three replicas, under the policy quarantine",
+			map[string]string{"replicas": "3", "spread": "0", "rounds": "3"}),
 	}
 }
