@@ -43,7 +43,10 @@ const (
 // crashScenario fills in what scenarios of this kind share: one server behind
 // the Postgres wire, which is started again by the drive.
 func crashScenario(s harness.Scenario, server map[string]string) harness.Scenario {
-	env := map[string]string{"TICKETS_PAYMENT_TIMEOUT": paymentTimeout.String()}
+	env := map[string]string{
+		"TICKETS_PAYMENT_TIMEOUT": paymentTimeout.String(),
+		"POOL_SIZE":               "6", // one client at a time; a server that is started so often need not open more
+	}
 	maps.Copy(env, server)
 	s.Tags = append(s.Tags, "fault")
 	return scenario(s, env)

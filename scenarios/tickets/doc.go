@@ -26,4 +26,4 @@ var invariants embed.FS
 const where = "scenarios/tickets"
 
 // All gives the scenarios of this design, in the order in which they run.
-func All() []harness.Scenario { return slices.Concat(races(), paying(), crashes()) }
+func All() []harness.Scenario { return slices.Concat(races(), paying(), crashes(), sales()) }
