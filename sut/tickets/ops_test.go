@@ -85,9 +85,11 @@ func TestStaffHaveAParkedRefundTried(t *testing.T) {
 		one := list[0].(map[string]any)
 		refund := one["refund"].(map[string]any)
 		since, err := time.Parse(time.RFC3339, one["since"].(string))
-		s = shown{refund["state"].(string), refund["parked"].(bool), refund["attempts"].(float64),
+		s = shown{
+			refund["state"].(string), refund["parked"].(bool), refund["attempts"].(float64),
 			one["payment_id"] == payment && one["hold_id"] == hold.String() && one["amount"] == 4500.0 && one["currency"] == "EUR" && one["state"] == "REFUNDING" && one["login"] == "member-1" && one["seat"] == "A-1" && one["show_id"] == 1.0,
-			err == nil && !since.After(b.now()) && since.After(b.now().Add(-time.Hour))}
+			err == nil && !since.After(b.now()) && since.After(b.now().Add(-time.Hour)),
+		}
 		return s, refund["last_error"].(string)
 	}
 	until(t, "it to be parked", func() (string, bool) {

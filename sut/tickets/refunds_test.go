@@ -68,6 +68,7 @@ func TestRefundsAreSharedByReplicas(t *testing.T) {
 // Who dies between claim and call, or between call and store, leaves a refund
 // that another takes up once the claim has run out, under the same id.
 func TestRefundOfADeadReplicaIsTakenUp(t *testing.T) {
+	t.Parallel()
 	for _, called := range []bool{false, true} {
 		t.Run(map[bool]string{false: "before the call", true: "after the call"}[called], func(t *testing.T) {
 			b := newBackstage(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// settled waits until both of these hold: nothing is due, and nothing is told
-// that is not true.
+// soundly checks what must hold of the records after any run. It is for orders
+// that were made by replicas: those put there by hand have no history.
 func (b *backstage) soundly() {
 	b.t.Helper()
 	for what, sql := range unsound {
@@ -65,6 +65,7 @@ func TestCapturedWithoutAWord(t *testing.T) {
 // Both policies: the hold runs out with a charge in flight, and then the bank
 // says that it took the money, or that it did not, or nothing.
 func TestHoldRunsOutUnderACharge(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{policyQuarantine, policyRelease} {
 		t.Run(policy, func(t *testing.T) {
 			b := newBackstage(t)
