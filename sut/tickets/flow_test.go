@@ -24,3 +24,22 @@ func TestSeatHeldPaidAndSold(t *testing.T) {
 	s.told(event("e1", eventCaptured, "pay_1", paid.str("charge_id"), hold, 4500), "duplicate")
 	s.soundly()
 }
+
+// What comes late for an order that is over touches nothing of who has the
+// seat now, not even while that waits for a payment of its own.
+func TestLateMoneyLeavesTheNewOwnerAlone(t *testing.T) {
+	s := newShop(t, 1)
+	hold, charge := s.inFlight("member-1", "A-1")
+	s.told(event("e1", eventDeclined, "pay_1", charge, hold, 4500), "applied")
+	wants(t, s.release("member-1", hold), "200")
+	other, otherCharge := s.inFlight("member-2", "A-1")
+	s.later(s.cfg.Hold)
+	s.runOut(other)
+	s.is(other, "RESERVED QUARANTINED CHARGING")
+	s.told(event("e2", eventCaptured, "pay_9", charge, hold, 4500), "applied") // another attempt of the provider's own
+	s.is(hold, "RELEASED - DECLINED,REFUNDING PENDING")
+	s.is(other, "RESERVED QUARANTINED CHARGING")
+	s.told(event("e3", eventCaptured, "pay_2", otherCharge, other, 4500), "applied")
+	s.is(other, "CONFIRMED SOLD CAPTURED")
+	s.soundly()
+}
