@@ -68,6 +68,9 @@ func driveAmounts(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	each(ctx, env, playing(buyers, partLess, partMore), func(b buyer) harness.Request { return answers.As(kindSecondCharge, b.second()) })
+	if err := calm(ctx, env); err != nil {
+		return err
+	}
 	if err := env.Advance(ctx, reconcileAfter+reconcileEvery); err != nil {
 		return err
 	}

@@ -62,6 +62,9 @@ func driveBoundary(ctx context.Context, env harness.Env) error {
 		if _, err := post.deliver(ctx); err != nil { // again, when it is over
 			return err
 		}
+		if err := calm(ctx, env); err != nil {
+			return err
+		}
 	}
 	if err := witnessBothSides(ctx, env); err != nil {
 		return err

@@ -82,6 +82,11 @@ func driveLost(ctx context.Context, env harness.Env) error {
 	if err := env.Advance(ctx, reconcileAfter+reconcileEvery); err != nil {
 		return err
 	}
+	bought := len(playing(buyers, partAnswerLost, partUntold, partAgain, partAnswerInDue))
+	const countConfirmed = `select count(*) as n from holds where state = 'CONFIRMED'`
+	if _, err := awaitCount(ctx, env, "reconciliation has found every capture", bought, countConfirmed); err != nil {
+		return err
+	}
 	if _, err := awaitCount(ctx, env, "no charge is in flight", 0, countCharging); err != nil {
 		return err
 	}

@@ -191,8 +191,16 @@ const (
 	countCharging    = `select count(*) as n from charges where state = 'CHARGING'`
 	countGivenUp     = `select count(*) as n from charges where state = 'REFUND_RESOLVED'`
 	countReturned    = `select count(*) as n from refunds where state = 'DONE'`
-	countOwed        = `select count(*) as n from refunds where state = 'PENDING'`
+	countOwed        = `select count(*) as n from refunds where state = 'PENDING' and parked_at is null`
 )
+
+// calm waits until no refund is being tried or due. A clock that is turned on
+// over a call makes it a call that took that long, which the server must take
+// for lost and make again: no scenario here is about that.
+func calm(ctx context.Context, env harness.Env) error {
+	_, err := awaitCount(ctx, env, "no refund is under way", 0, countOwed)
+	return err
+}
 
 // endOf is how an order ended: its hold, then its charges. A charge that was
 // captured and is not the winner has a refund, which is named unless the
