@@ -57,13 +57,14 @@ func TestAnOpenLoopThatWasNot(t *testing.T) {
 		breaks func(rec *harness.Record, l *harness.OpenLoopReport)
 		want   string
 	}{
-		"nobody planned":  {func(_ *harness.Record, l *harness.OpenLoopReport) { *l = harness.OpenLoopReport{Name: "sale"} }, "0 clients, 0 calls: nothing was offered"},
-		"no call":         {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Calls = 0 }, "2 clients, 0 calls: nothing was offered"},
-		"one never came":  {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Arrived, l.Left = 1, 1 }, "1 of 2 clients came"},
-		"one was cut off": {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Left, l.CutOff = 1, 1 }, "1 of 2 clients were cut off before they were done"},
-		"one got lost":    {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Left = 1 }, "1 of 2 clients were cut off before they were done"},
-		"not sent by us":  {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Refused, l.Unsent = 0, 1 }, "3 calls, of which this machine did not send 1"},
-		"adds up to less": {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Refused = 0 }, "3 calls, of which this machine did not send 1"},
+		"nobody planned":     {func(_ *harness.Record, l *harness.OpenLoopReport) { *l = harness.OpenLoopReport{Name: "sale"} }, "0 clients, 0 calls: nothing was offered"},
+		"no call":            {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Calls = 0 }, "2 clients, 0 calls: nothing was offered"},
+		"one never came":     {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Arrived, l.Left = 1, 1 }, "1 of 2 clients came"},
+		"one was cut off":    {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Left, l.CutOff = 1, 1 }, "1 of 2 clients were cut off before they were done"},
+		"one got lost":       {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Left = 1 }, "1 of 2 clients were cut off before they were done"},
+		"not sent by us":     {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Refused, l.Unsent = 0, 1 }, "3 calls, of which this machine did not send 1"},
+		"adds up to less":    {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Refused = 0 }, "3 calls, of which this machine did not send 1"},
+		"contradicts itself": {func(_ *harness.Record, l *harness.OpenLoopReport) { l.Unsent = 1 }, "3 calls, of which this machine did not send 1"},
 		"fell behind": {
 			func(_ *harness.Record, l *harness.OpenLoopReport) { l.LateP99 = l.Slack + time.Millisecond },
 			"the generator fell behind its schedule: 1 in 100 clients started 101ms late or more, at most 100ms is allowed",

@@ -231,6 +231,26 @@ func TestAKeptConnectionThatDies(t *testing.T) {
 	}
 }
 
+// A connection whose deadline was moved to the past, to wake whoever is blocked
+// on it, must not be used again, even if the answer came at the same instant.
+func TestAConnectionThatWasBrokenOffIsTold(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer func() { _, _ = ours.Close(), theirs.Close() }()
+	cn := &conn{inner: ours}
+	ctx, cancel := context.WithCancel(t.Context())
+	if unwatch := cn.closeWhenDone(ctx); unwatch() {
+		t.Error("broken before anything ended")
+	}
+	unwatch := cn.closeWhenDone(ctx)
+	cancel()
+	if !unwatch() {
+		t.Error("ctx had ended, and the connection counts as whole")
+	}
+	if _, err := ours.Read(make([]byte, 1)); load.Classify(err) != load.ClassTimeout {
+		t.Errorf("reading gives %v", err)
+	}
+}
+
 // A server that stalls must be seen in the response times of everybody who came
 // meanwhile, not just of those whose calls it held.
 func TestAStallIsNotHidden(t *testing.T) {
