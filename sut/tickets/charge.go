@@ -29,7 +29,7 @@ func (s *Service) postCharge(r *http.Request, who httpapi.Principal) (httpapi.An
 	// The client's leaving changes nothing of what was asked for.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	defer context.AfterFunc(s.hard, cancel)()
+	defer context.AfterFunc(s.hard, cancel)() //nolint:contextcheck // it ends with the service instead
 	by := causeOf(httpapi.CauseOf(r), who.Name)
 	c, refused, err := s.beginCharge(ctx, id, who, in.Card, by)
 	if err != nil || refused != nil {

@@ -221,6 +221,7 @@ func TestAnswerAfterTheCallback(t *testing.T) {
 
 // The hold's time may be over when the provider answers.
 func TestAnswerAfterTheHoldRanOut(t *testing.T) {
+	t.Parallel()
 	for policy, c := range map[string]struct{ answer, states string }{
 		policyQuarantine: {"201", "CONFIRMED SOLD CAPTURED"},
 		policyRelease:    {"409 payment-refunded", "EXPIRED - REFUNDING PENDING"},

@@ -258,6 +258,6 @@ func (o *order) one(ctx context.Context, what, sql string, args ...any) error {
 }
 
 // A brokenOrder is a fault of ours, which no retry cures.
-type brokenOrder struct{ what string }
+type brokenOrder struct{ what string } //nolint:errname // what it is, not what it is of
 
 func (e *brokenOrder) Error() string { return e.what }

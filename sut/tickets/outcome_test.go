@@ -136,6 +136,7 @@ var stories = []story{
 }
 
 func TestStories(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{policyQuarantine, policyRelease} {
 		t.Run(policy, func(t *testing.T) {
 			s := newShop(t, len(stories), func(c *Config) { c.Policy = policy })
@@ -354,6 +355,7 @@ func TestCaptureAgainstExpiry(t *testing.T) {
 }
 
 func TestReleaseAgainstCapture(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{policyQuarantine, policyRelease} {
 		t.Run(policy, func(t *testing.T) {
 			s := newShop(t, 12, func(c *Config) { c.Policy = policy }, crowded)

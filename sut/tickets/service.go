@@ -35,20 +35,21 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 	cfg.Log = cfg.Log.With("replica", cfg.Replica)
 	s := &Service{cfg: cfg, log: cfg.Log, meters: newMeters()}
 	// How long starting takes is not how long the service lives.
-	s.hard, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
+	hard, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	s.hard, s.giveUp = hard, giveUp
 	share := database.BackgroundShare(cfg.PoolSize)
 	var err error
-	if s.store, err = newStore(ctx, s.hard, cfg, cfg.PoolSize-share, s.meters.retries.Inc); err != nil {
-		s.giveUp()
+	if s.store, err = newStore(ctx, hard, cfg, cfg.PoolSize-share, s.meters.retries.Inc); err != nil {
+		giveUp()
 		return nil, err
 	}
-	if s.background, err = newStore(ctx, s.hard, cfg, share, s.meters.retries.Inc); err != nil {
-		s.giveUp()
+	if s.background, err = newStore(ctx, hard, cfg, share, s.meters.retries.Inc); err != nil {
+		giveUp()
 		s.store.Close()
 		return nil, err
 	}
 	s.provider = newProvider(cfg, s.meters)
-	soft, halt := context.WithCancel(s.hard)
+	soft, halt := context.WithCancel(hard)
 	s.halt = halt
 	for _, run := range s.backgroundWork() {
 		s.loops.Go(func() { run(soft) })
