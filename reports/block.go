@@ -107,6 +107,7 @@ func writeFigures(b *strings.Builder, r harness.Result) {
 	for _, l := range latencyFacts(r) {
 		fmt.Fprintf(b, "  latency   %s: %s\n", oneLine(l.Name), l.Value)
 	}
+	writeSideBySide(b, r)
 }
 
 const checkIndent = "           "

@@ -33,6 +33,7 @@ func MarkdownPage(w io.Writer, page Page) error {
 		if rec, ok := recordOf(page.Records, r); ok {
 			mdPoints(&b, r, rec)
 		}
+		mdSideBySide(&b, r)
 	}
 	for _, r := range s.Scenarios {
 		if severity(r) != harness.Pass {

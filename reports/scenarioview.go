@@ -38,6 +38,7 @@ type scenarioView struct {
 	Plan      []fact
 	Phases    []fact
 	Measured  []fact
+	Sides     *tableView // measurements that stand side by side
 	NoRecord  bool
 	Latencies []ecdfView
 	NoLatency bool
@@ -79,7 +80,7 @@ func scenarioOf(id string, r harness.Result, rec harness.Record, have bool) scen
 		v.Witness = append(v.Witness, screen(witnessLine(w)))
 	}
 	v.Bursts, v.Loads = burstTable(r.Bursts), loadTable(r.Loads)
-	v.Plan, v.Phases, v.Measured = planFacts(r), phaseFacts(r), measuredFacts(r)
+	v.Plan, v.Phases, v.Measured, v.Sides = planFacts(r), phaseFacts(r), measuredFacts(r), sideBySide(r)
 	if !have {
 		return v
 	}
@@ -144,7 +145,9 @@ func place(order []string, name string) int {
 func measuredFacts(r harness.Result) []fact {
 	var facts []fact
 	for _, name := range slices.Sorted(maps.Keys(r.Measurements)) {
-		facts = append(facts, fact{name, number(r.Measurements[name])})
+		if _, _, is := sided(name); !is {
+			facts = append(facts, fact{name, number(r.Measurements[name])})
+		}
 	}
 	return facts
 }

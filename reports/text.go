@@ -46,6 +46,7 @@ func Text(w io.Writer, s harness.Suite, o TextOptions) error {
 			writePassed(&b, r, o)
 		default:
 			writeEnumerations(&b, r, o)
+			writeSideBySide(&b, r)
 		}
 	}
 	for _, r := range s.Scenarios {
