@@ -3,6 +3,7 @@ package tickets
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -120,7 +121,7 @@ func tellEarly(ctx context.Context, env harness.Env, post *courier, buyers []buy
 	if _, err := awaitCount(ctx, env, "what was captured for dropped holds went back", len(refunded), countReturned); err != nil {
 		return err
 	}
-	told, err = i.result()
+	told, err = i.awaitTold(ctx, env, len(refunded))
 	env.Witness("refunded_early", float64(len(refunded)), float64(told), "refunds that were told while the answer to their call was held back")
 	return err
 }
@@ -147,6 +148,22 @@ func (i *interruption) at(env harness.Env, path string) (stop func()) {
 			i.err = errors.Join(i.err, err)
 		},
 	})
+}
+
+// awaitTold waits until so many were told, which is later than that they have
+// had their effect, and gives how many were.
+func (i *interruption) awaitTold(ctx context.Context, env harness.Env, want int) (told int, err error) {
+	late := env.Await(ctx, "whoever tells has counted it", patience, func(context.Context) (bool, string, error) {
+		told, err = i.result()
+		return told >= want || err != nil, fmt.Sprintf("%d of %d", told, want), err
+	})
+	if ctx.Err() != nil {
+		return told, context.Cause(ctx)
+	}
+	if late != nil && err == nil { // the witness says so
+		env.Record(harness.Event{Kind: harness.EventNote, Subject: "did not come", Text: late.Error()})
+	}
+	return told, err
 }
 
 func (i *interruption) result() (told int, err error) {
