@@ -37,7 +37,7 @@ type backstage struct {
 func newBackstage(t *testing.T) *backstage {
 	t.Helper()
 	t.Parallel()
-	url := cluster.Template(t, "tickets", func(url string) error { _, err := Migrate(context.Background(), url); return err })
+	url := databases.take(t)
 	pool, err := pgxpool.New(t.Context(), url+"&application_name=backstage")
 	if err != nil {
 		t.Fatal(err)
@@ -48,13 +48,14 @@ func newBackstage(t *testing.T) *backstage {
 		DatabaseURL: url, PoolSize: 10, Replica: "sut-1", TestMode: true,
 		PaymentsURL: b.bank.url, CallbackSecret: "between-bank-and-shop", CallbackWindow: 5 * time.Minute, Policy: policyQuarantine,
 		Hold: 8 * time.Minute, HardTimeout: 15 * time.Minute, Tick: 10 * time.Millisecond, ReconcileAfter: time.Minute, ReconcileEvery: 30 * time.Second,
-		RefundBackoff: time.Second, PaymentTimeout: 2 * time.Second, RefundParkAfter: 3,
+		RefundBackoff: time.Second, PaymentTimeout: 10 * time.Second, RefundParkAfter: 3,
 		LockTimeout: 5 * time.Second, StatementTimeout: 10 * time.Second, Tries: 5,
 		Clock: clock.New(0), Log: slog.New(slog.DiscardHandler),
 	}
 	if testing.Verbose() {
 		b.cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	b.exec(beginning)
 	b.exec(`insert into shows (show_id, on_sale_at, price, currency, policy, created_at) values (1, $1, 4500, 'EUR', 'quarantine', $1)`, b.now())
 	return b
 }

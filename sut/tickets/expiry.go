@@ -14,7 +14,7 @@ import (
 )
 
 // expiryPage is how many orders are looked up at once.
-const expiryPage = 200
+const expiryPage = 100
 
 // sqlRunningOut finds holds that have run out and for which there may be
 // something to do: not those whose seat waits in quarantine for a payment. It

@@ -106,7 +106,7 @@ func TestHardTimeout(t *testing.T) {
 // is in nobody's way.
 func TestExpiryByTwoReplicas(t *testing.T) {
 	b := newBackstage(t)
-	const n = expiryPage + 50
+	const n = expiryPage + 10
 	b.exec(`with h as (
 		insert into holds (hold_id, show_id, seat, login, state, amount, currency, policy, created_at, expires_at)
 		select gen_random_uuid(), 1, 'B-' || i, 'crowd-' || i, 'RESERVED', 4500, 'EUR', 'quarantine', $1, $2 from generate_series(1, $3) i returning hold_id, seat)
