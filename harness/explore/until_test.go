@@ -1,0 +1,102 @@
+package explore
+
+import (
+	"context"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/overbook/overbook/harness"
+)
+
+// working is a world in which a request is answered, and a worker then does the
+// rest: it asks an upstream and stores what came of it. A relay comes between.
+type working struct {
+	scripted
+	calls []harness.UpstreamCall
+	ended int // rounds
+}
+
+func (w *working) Upstream(string) harness.Upstream { return provider{w: w} }
+func (w *working) Now() time.Duration               { return w.now }
+
+type provider struct {
+	harness.Upstream
+	w *working
+}
+
+func (p provider) Calls() []harness.UpstreamCall { return p.w.calls }
+
+func (w *working) Do(_ context.Context, r harness.Request) harness.Operation {
+	w.now += time.Millisecond
+	op := harness.Operation{Kind: r.Kind, ID: "op", Intended: w.now, Sent: w.now, Outcome: harness.OK, Status: 200}
+	w.send("insert into refunds")
+	w.now += time.Millisecond
+	op.Answered = w.now
+	return op
+}
+
+// until is the worker's part.
+func (w *working) until(context.Context, harness.Env, int) error {
+	w.send("update outbox", "select poll()")
+	w.now += time.Millisecond
+	w.calls = append(w.calls, harness.UpstreamCall{Method: "POST", Path: "/refunds", Op: "of another request", Received: w.now})
+	w.send("update refunds")
+	return nil
+}
+
+// TestMomentsGoOnWithWhatTheRequestBroughtAbout: in the order in which they
+// came, a worker's upstream call among them, and without what others do.
+func TestMomentsGoOnWithWhatTheRequestBroughtAbout(t *testing.T) {
+	world := &working{}
+	e := explorer{env: world, Crash: Crash{
+		Name: "refund", Upstreams: []string{"payments"}, Others: regexp.MustCompile(`outbox`), Until: world.until,
+		Request: func(int) harness.Request { return harness.Request{Kind: "callback"} },
+		Done:    func(context.Context, harness.Env, int) (bool, error) { return true, nil },
+		Quiet:   func(context.Context, harness.Env) error { world.send("select poll()"); return nil },
+		After: func(context.Context, harness.Env, int) error { // the same statements, of something else
+			world.send("update refunds")
+			world.ended++
+			return nil
+		},
+	}}
+	moments, err := e.number(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range moments {
+		got = append(got, m.label)
+	}
+	want := []string{
+		"before insert into refunds", "after insert into refunds", "after COMMIT of insert into refunds",
+		"before the first byte of the answer is read",
+		"upstream-received POST /refunds of payments", "upstream-accepted POST /refunds of payments",
+		"before update refunds", "after update refunds", "after COMMIT of update refunds",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if world.ended != warmRounds+1 {
+		t.Errorf("%d rounds were brought to their end, want %d", world.ended, warmRounds+1)
+	}
+}
+
+// A point is read back from the record as it was, with how far it had come.
+func TestPointsComeBack(t *testing.T) {
+	p := Point{
+		Number: 3, Of: 9, Crash: "charge", Label: "after x", Fault: harness.Fault{Action: harness.ActionKill, At: harness.AfterCommit, Match: "x", Nth: 1},
+		Action: harness.ActionKill, Struck: true, Done: false, State: "in flight", First: "no answer", Retry: 409, Again: "op-2",
+	}
+	rec := harness.Record{}
+	rec.History.Events = []harness.Event{p.event(harness.Strike{}, harness.Operation{ID: "op-1"}, harness.Operation{ID: "op-2"})}
+	got := PointsOf(rec, "charge")
+	if len(got) != 1 {
+		t.Fatalf("%d points", len(got))
+	}
+	if diff := cmp.Diff(p, got[0], cmp.Comparer(func(a, b Point) bool { return a == b })); diff != "" {
+		t.Error(diff)
+	}
+}
