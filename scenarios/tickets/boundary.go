@@ -105,7 +105,7 @@ func boundaryRound(ctx context.Context, env harness.Env, s show, round int, seat
 	if err := beforeExpiry(ctx, env, holds[len(holds)/2], boundaryLeads[round%len(boundaryLeads)]); err != nil {
 		return err
 	}
-	report, _, err := deliverCopies(ctx, env, roundName(round), captured, 1)
+	report, err := deliverCopies(ctx, env, roundName(round), captured, 1)
 	if err != nil {
 		return err
 	}

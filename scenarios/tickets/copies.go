@@ -14,10 +14,10 @@ import (
 // deliverCopies delivers so many copies of each callback at one barrier, all
 // signed at one instant of server time. The courier does not know of it and
 // delivers them once more when they are due.
-func deliverCopies(ctx context.Context, env harness.Env, name string, callbacks []payments.Callback, copies int) (harness.BurstReport, []harness.Operation, error) {
+func deliverCopies(ctx context.Context, env harness.Env, name string, callbacks []payments.Callback, copies int) (harness.BurstReport, error) {
 	now, err := serverNow(ctx, env)
 	if err != nil {
-		return harness.BurstReport{}, nil, err
+		return harness.BurstReport{}, err
 	}
 	b := harness.Burst{Name: name}
 	for range copies { // so that neighbours are of different orders
@@ -25,7 +25,8 @@ func deliverCopies(ctx context.Context, env harness.Env, name string, callbacks 
 			b.Requests = append(b.Requests, callback(courierProcess+len(b.Requests), cb.Body, payments.Sign(secret, now, cb.Body)))
 		}
 	}
-	return env.Burst(ctx, b)
+	report, _, err := env.Burst(ctx, b)
+	return report, err
 }
 
 // callbacksNow are the callbacks of one type that the provider has by now.
@@ -140,7 +141,7 @@ func driveDuplicates(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
-	report, _, err := deliverCopies(ctx, env, "copies", decided, copiesEach)
+	report, err := deliverCopies(ctx, env, "copies", decided, copiesEach)
 	if err != nil {
 		return err
 	}
@@ -153,7 +154,7 @@ func driveDuplicates(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	if len(returned) > 0 { // the checks say that it should be
-		if _, _, err := deliverCopies(ctx, env, "copies-of-refunds", returned, copiesEach); err != nil {
+		if _, err := deliverCopies(ctx, env, "copies-of-refunds", returned, copiesEach); err != nil {
 			return err
 		}
 	}

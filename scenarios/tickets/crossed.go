@@ -108,7 +108,7 @@ func tellCrossed(ctx context.Context, env harness.Env) error {
 			crossed = append(crossed, cb)
 		}
 	}
-	report, _, err := deliverCopies(ctx, env, "crossed", crossed, 2)
+	report, err := deliverCopies(ctx, env, "crossed", crossed, 2)
 	if err != nil {
 		return err
 	}

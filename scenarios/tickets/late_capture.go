@@ -141,7 +141,7 @@ func witnessInFlight(ctx context.Context, env harness.Env, n int) error {
 
 // wave has other members claim every seat of the show, and pay for what they
 // got with cards that are captured at once. Each wave has members of its own.
-func wave(ctx context.Context, env harness.Env, s show, claims, pays string) []harness.Operation {
+func wave(ctx context.Context, env harness.Env, s show, claims, pays string) {
 	first := 10_000
 	if claims == kindAfter {
 		first = 20_000
@@ -158,7 +158,6 @@ func wave(ctx context.Context, env harness.Env, s show, claims, pays string) []h
 		}
 	}
 	env.DoAll(ctx, requests, hands)
-	return ops
 }
 
 // How the news of a capture after the hard timeout comes.

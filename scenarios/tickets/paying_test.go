@@ -64,10 +64,10 @@ func TestCasts(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := map[string]int{}
-	for _, part := range drawn.(cast).Parts { //nolint:errcheck // it is one
+	for _, part := range drawn.(cast).Parts {
 		n[part]++
 	}
-	if n["a"] != 3 || n["b"] != 3 || len(drawn.(cast).Show.Seats) != 6 { //nolint:errcheck // it is one
+	if n["a"] != 3 || n["b"] != 3 || len(drawn.(cast).Show.Seats) != 6 {
 		t.Errorf("drawn: %+v", drawn)
 	}
 }

@@ -94,7 +94,7 @@ func driveRefundFails(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := deliverCopies(ctx, env, "captures", captured, 1); err != nil {
+	if _, err := deliverCopies(ctx, env, "captures", captured, 1); err != nil {
 		return err
 	}
 	return owedUntilDone(ctx, env, buyers)

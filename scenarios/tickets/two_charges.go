@@ -92,7 +92,7 @@ func driveTwoCharges(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
-	if _, _, err := deliverCopies(ctx, env, "replay", all, 1); err != nil {
+	if _, err := deliverCopies(ctx, env, "replay", all, 1); err != nil {
 		return err
 	}
 	return finish(ctx, env, post)
@@ -135,7 +135,7 @@ func tellAtOnce(ctx context.Context, env harness.Env, buyers []buyer) error {
 			}
 		}
 	}
-	report, _, err := deliverCopies(ctx, env, "both", both, 1)
+	report, err := deliverCopies(ctx, env, "both", both, 1)
 	if err != nil {
 		return err
 	}
