@@ -92,7 +92,7 @@ func forbidden(from, to string) string {
 		return "reports know the types only"
 	case within(from, "sut") && !within(to, "sut"):
 		return "the server under test stands alone"
-	case within(from, "scenarios") && !within(to, "harness", "scenarios", "stubs"), within(from, "scenarios") && within(to, "harness/run", "harness/cli", "harness/load", "harness/wire", "harness/provision", "harness/proc"):
+	case within(from, "scenarios") && !within(to, "harness", "scenarios", "stubs"), within(from, "scenarios") && within(to, "harness/run", "harness/cli", "harness/wire", "harness/provision", "harness/proc"):
 		return "scenarios use the types and the checks, and name doubles"
 	case within(from, "stubs") && to != "harness" && to != "harness/clock" && !within(to, "stubs"):
 		return "doubles know the types and the clock only"

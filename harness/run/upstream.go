@@ -179,9 +179,11 @@ func (s *session) counts(ctx context.Context, d *double) []harness.UpstreamCount
 			continue
 		}
 		ledger := forwardedBy(calls, method, path, field)
-		for _, key := range slices.Sorted(maps.Keys(ledger)) {
-			n, err := s.c.wiremock.CountField(ctx, method, d.prefix+path, d.runID, field, key)
-			add(harness.UpstreamCount{Upstream: d.Name, Method: method, Path: path, Key: key, Ledger: ledger[key]}, n, err)
+		journal, err := s.c.wiremock.Tally(ctx, method, d.prefix+path, d.runID, field)
+		seen := maps.Clone(ledger)
+		maps.Copy(seen, journal)
+		for _, key := range slices.Sorted(maps.Keys(seen)) {
+			add(harness.UpstreamCount{Upstream: d.Name, Method: method, Path: path, Key: key, Ledger: ledger[key]}, journal[key], err)
 		}
 	}
 	return counts
@@ -195,10 +197,7 @@ func forwardedBy(calls []harness.UpstreamCall, method, path, field string) map[s
 		if c.Method != method || c.Path != path || c.Forwarded == 0 {
 			continue
 		}
-		var body map[string]any
-		_ = json.Unmarshal([]byte(c.Request), &body) // not JSON: no field
-		value, _ := body[field].(string)
-		n[value]++
+		n[upstream.FieldOf([]byte(c.Request), field)]++
 	}
 	return n
 }

@@ -219,13 +219,14 @@ func TestHundredAtOnceAreCountedAlikeByAllObservers(t *testing.T) {
 			t.Errorf("round %d: ledger %d, WireMock %d, double %d, want %d", round+1, ledger, journal, double, want)
 		}
 	}
-	for seat, want := range map[string]int{"A-001": n, "A-020": n, "A-021": 0, "A-0": 0} {
-		if got, err := c.mock.CountField(t.Context(), "POST", c.prefix+"/reserve", c.run, "seat", seat); err != nil || got != want {
-			t.Errorf("WireMock counts %d for seat %s, want %d: %v", got, seat, want, err)
-		}
+	tally, err := c.mock.Tally(t.Context(), "POST", c.prefix+"/reserve", c.run, "seat")
+	if err != nil || len(tally) != rounds {
+		t.Errorf("WireMock knows %d seats, want %d: %v", len(tally), rounds, err)
 	}
-	if got, err := c.mock.CountField(t.Context(), "POST", c.prefix+"/reserve", c.run, "seat", "A'"); !errors.Is(err, upstream.ErrNoCount) {
-		t.Errorf("a quote in a value: %d, %v", got, err)
+	for seat, got := range tally {
+		if got != n {
+			t.Errorf("WireMock counts %d for seat %s, want %d", got, seat, n)
+		}
 	}
 	charges := read[[]pyxis.Charge](t, c.double+"/__double/ledger")
 	if len(charges) != rounds {
@@ -246,7 +247,7 @@ func TestHundredAreInFlightAtOnce(t *testing.T) {
 
 func TestWindowLetsSeveralThrough(t *testing.T) {
 	c := newChain(t)
-	c.configure(t, `{"window_ms": 30}`)
+	c.configure(t, `{"window_ms": 1000}`) // however busy the machine, some come within it
 	statuses := c.reserveAll(t, 100, "A-001")
 	charges := read[[]pyxis.Charge](t, c.double+"/__double/ledger")
 	if statuses[201] < 2 || len(charges) != statuses[201] || statuses[201]+statuses[409] != 100 {
