@@ -48,7 +48,7 @@ func captureGoesSomewhere() harness.Check {
 		}
 		for id, s := range l.seats {
 			if text(s, "state") == "SOLD" && !buyers[id] {
-				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("seat %v of show %v is sold to hold %s, for which the provider has captured nothing of its amount", s["seat"], s["show_id"], id)})
+				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("%s is sold to hold %s, for which the provider has captured nothing of its amount", seatKey(whole(s, "show_id"), text(s, "seat")), id)})
 			}
 		}
 		if len(wrong) > 0 {

@@ -93,9 +93,9 @@ func countsSeats(r harness.Row) bool { return r["state"] == "seats" }
 
 // tornEvent keeps what a snapshot found.
 func tornEvent(from, until time.Duration, rows []harness.Row) harness.Event {
-	text := ""
+	said := ""
 	for _, r := range rows[:min(len(rows), 5)] {
-		text += fmt.Sprintf("seat %v of show %v is %v, its hold %v is %v (winning charge %v); ", r["seat"], r["show_id"], r["state"], r["hold_id"], r["hold_state"], r["charge_state"])
+		said += fmt.Sprintf("%s is %v, its hold %v is %v (winning charge %v); ", seatKey(whole(r, "show_id"), text(r, "seat")), r["state"], r["hold_id"], r["hold_state"], r["charge_state"])
 	}
-	return harness.Event{At: from, Until: until, Kind: harness.EventNote, Subject: subjectTorn, Text: text + fmt.Sprintf("%d in all", len(rows))}
+	return harness.Event{At: from, Until: until, Kind: harness.EventNote, Subject: subjectTorn, Text: said + fmt.Sprintf("%d in all", len(rows))}
 }
