@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/overbook/overbook/sut/clock"
@@ -334,98 +333,6 @@ func tally(answers []answer) map[string]int {
 	out := map[string]int{}
 	for _, a := range answers {
 		out[a.kind()]++
-	}
-	return out
-}
-
-// scan reads one value from the database.
-func scan[T any](s *shop, sql string, args ...any) (v T) {
-	s.t.Helper()
-	if err := s.db.QueryRow(context.Background(), sql, args...).Scan(&v); err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	return v
-}
-
-// rows counts everything that calls may have written.
-func (s *shop) rows() string {
-	s.t.Helper()
-	return scan[string](s, `select concat_ws(' ', (select count(*) from shows), (select string_agg(state || coalesce(hold_id::text, ''), ',' order by show_id, rank) from seats),
-		(select string_agg(state || version, ',' order by hold_id) from holds), (select string_agg(state || coalesce(payment_id, '-'), ',' order by charge_id) from charges),
-		(select string_agg(state || attempts, ',' order by refund_id) from refunds), (select count(*) from provider_events),
-		(select count(*) from ticket_audit), (select count(*) from outbox))`)
-}
-
-// lock runs a statement in a transaction of the test and keeps its locks until
-// the function is called.
-func (s *shop) lock(sql string, args ...any) (release func()) {
-	s.t.Helper()
-	commit := s.lockOnly(sql, args...)
-	return func() { commit("rollback") }
-}
-
-// lockOnly is lock, and has the transaction run another statement and commit.
-func (s *shop) lockOnly(sql string, args ...any) (commit func(last string)) {
-	s.t.Helper()
-	tx, err := s.db.Begin(context.Background())
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = tx.Rollback(context.Background()) }) // a second end does nothing
-	if _, err := tx.Exec(context.Background(), sql, args...); err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	return func(last string) {
-		if last != "rollback" {
-			if _, err := tx.Exec(context.Background(), last); err != nil {
-				s.t.Errorf("%s: %v", last, err)
-			}
-			if err := tx.Commit(context.Background()); err != nil {
-				s.t.Errorf("commit: %v", err)
-			}
-		}
-		_ = tx.Rollback(context.Background())
-	}
-}
-
-// awaitWaiting waits until n sessions of the replica wait for a lock.
-func (s *shop) awaitWaiting(n int) {
-	s.t.Helper()
-	eventually(s.t, fmt.Sprintf("%d sessions that wait for a lock", n), func() (string, bool) {
-		got := scan[int](s, "select count(*) from pg_stat_activity where application_name = 'sut-1' and wait_event_type = 'Lock' and datname = current_database()")
-		return strconv.Itoa(got), got == n
-	})
-}
-
-// eventually asks until the answer will do.
-func eventually(t *testing.T, what string, ask func() (string, bool)) {
-	t.Helper()
-	deadline := time.After(30 * time.Second)
-	again := time.NewTicker(3 * time.Millisecond)
-	defer again.Stop()
-	for {
-		seen, ok := ask()
-		if ok {
-			return
-		}
-		select {
-		case <-again.C:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s, last saw %q", what, seen)
-		}
-	}
-}
-
-// lines reads one column of text.
-func (s *shop) lines(sql string, args ...any) []string {
-	s.t.Helper()
-	rows, err := s.db.Query(context.Background(), sql, args...)
-	if err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
-	}
-	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		s.t.Fatalf("%s: %v", sql, err)
 	}
 	return out
 }
