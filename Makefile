@@ -5,7 +5,7 @@ OUT   ?= runs
 BIN   := bin/overbook
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup race test lint demo doctor bench bench-wire suite20 mutants test-docker amplify clean
+.PHONY: help build setup race test lint demo doctor bench bench-wire suite20 on-sale mutants test-docker amplify clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ bench-wire: setup ## what the Postgres wire costs: throughput through it against
 
 suite20: setup ## the race suite twenty times: no FAIL, no UNKNOWN
 	@$(BIN) run --repeat 20 --out $(OUT)
+
+on-sale: setup ## ten thousand people for eighty seats, judged (two minutes; not in the suite)
+	@$(BIN) run tickets/on-sale --out $(OUT) -v
 
 mutants: setup ## plant each bug and see that its scenario turns red
 	@$(GO) test -count=1 -tags mutants -run TestMutants -timeout 30m -v ./scenarios/...

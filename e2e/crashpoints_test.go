@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -11,8 +12,16 @@ import (
 	"github.com/overbook/overbook/harness/rundir"
 )
 
-// enumerations are the scenarios that the page on crash points is made from.
-var enumerations = []string{"telescope/crash-points@booking", "telescope/crash-points@cancellation", "telescope/crash-points@closure"}
+// enumerations are the scenarios that the page on crash points is made from,
+// each with what is set. Of the ticket shop only kills are on the page: each
+// point takes a start of the server, and a dropped connection leaves the same,
+// which the scenarios check in the suite.
+var enumerations = [][]string{
+	{"telescope/crash-points@booking"}, {"telescope/crash-points@cancellation"}, {"telescope/crash-points@closure"},
+	{"tickets/crash-points@hold", "--set", "faults=kill"},
+	{"tickets/crash-points@charge", "--set", "faults=kill"},
+	{"tickets/crash-points@refund", "--set", "faults=kill"},
+}
 
 // The table of docs/crash-points.md is what the suite finds. When it changes
 // with good reason, the lines to put there are in this test's output.
@@ -23,9 +32,9 @@ func TestCrashPointsPageIsTrue(t *testing.T) {
 	}
 	p := newPlace(t)
 	var lines []string
-	for _, name := range enumerations {
-		p.run(t, 0, "run", name)
-		lines = append(lines, pointClasses(record(t, p, name))...)
+	for _, args := range enumerations {
+		p.run(t, 0, append([]string{"run"}, args...)...)
+		lines = append(lines, pointClasses(record(t, p, args[0]))...)
 	}
 	p.run(t, 0, "run", "telescope/crash-after-email")
 	lines = append(lines, mailLine(t, record(t, p, "telescope/crash-after-email")))
@@ -62,7 +71,7 @@ func pointClasses(rec harness.Record) []string {
 	for _, p := range explore.PointsOf(rec, "") {
 		if i := len(classes) - 1; i >= 0 {
 			l := classes[i].last
-			if l.Action == p.Action && l.Done == p.Done && l.First == p.First && l.Retry == p.Retry {
+			if l.Action == p.Action && l.Done == p.Done && l.State == p.State && l.First == p.First && l.Retry == p.Retry {
 				classes[i].last, classes[i].n = p, classes[i].n+1
 				continue
 			}
@@ -72,7 +81,7 @@ func pointClasses(rec harness.Record) []string {
 	var lines []string
 	for _, c := range classes {
 		lines = append(lines, fmt.Sprintf("| a %s | %s | %s | %d | %s | %s | %d |",
-			c.first.Crash, c.first.Action, span(c.first, c.last), c.n, yes(c.first.Done), c.first.First, c.first.Retry))
+			c.first.Crash, c.first.Action, span(c.first, c.last), c.n, cmp.Or(c.first.State, yes(c.first.Done)), c.first.First, c.first.Retry))
 	}
 	return lines
 }
@@ -95,6 +104,10 @@ func placeOf(p explore.Point) string {
 		return "after COMMIT"
 	case harness.BeforeResponse:
 		return "before the answer's first byte"
+	case harness.MomentReceived:
+		return "the provider's call is on its way"
+	case harness.MomentAccepted:
+		return "the provider has decided"
 	default:
 		return string(p.Fault.At)
 	}

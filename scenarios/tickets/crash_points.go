@@ -18,8 +18,22 @@ import (
 // moments, then one for each moment and action.
 const pointSeats = 240
 
-// pointActions are what is done at each moment.
-var pointActions = []harness.Action{harness.ActionDrop, harness.ActionKill}
+// paramFaults is what is done at each moment.
+var paramFaults = harness.Param{
+	Name: "faults", Kind: harness.ChoiceParam, Default: "both", Values: []string{"both", "drop", "kill"},
+	Doc: "what is done at each moment: the connection is dropped, the server is killed, or first the one and then the other",
+}
+
+// pointActions are what the parameters ask for.
+func pointActions(p harness.Params) []harness.Action {
+	switch p.Text(paramFaults.Name) {
+	case "drop":
+		return []harness.Action{harness.ActionDrop}
+	case "kill":
+		return []harness.Action{harness.ActionKill}
+	}
+	return []harness.Action{harness.ActionDrop, harness.ActionKill}
+}
 
 // What the rows say of an order at a crash point, in a word.
 const (
@@ -188,14 +202,14 @@ callback comes again, and the clock is moved past the dead worker's turn. The pr
 // of the provider's.
 func crashPoints(e enumerated, s harness.Scenario, callbacks string) harness.Scenario {
 	e.card.Callbacks = callbacks
-	s.Latency = e.kind
+	s.Latency, s.Params = e.kind, []harness.Param{paramFaults}
 	s.Choose = func(rng *rand.Rand, p harness.Params) (any, error) {
 		return choices{Show: chooseShow(rng, p, pointSeats)}, nil
 	}
 	s.Drive = func(ctx context.Context, env harness.Env) error { return driveCrashPoints(ctx, env, e) }
 	s.Checks = func(p harness.Params) []harness.Check {
 		return append(standing(p, allowance{repeatedRefunds: 1}),
-			recoveredAt(e), statesChangeAtCommit(e), oneChargeAnOrder(),
+			recoveredAt(e), statesChangeAtCommit(e, pointActions(p)), oneChargeAnOrder(),
 			answers.Among(answers.AmongRule{
 				ID: "answers", Doc: "who is answered at all is told of success, of a charge that is not decided, or to come again",
 				Rule: where + "/crash_points.go", Group: answers.ByKind,
@@ -218,7 +232,7 @@ func driveCrashPoints(ctx context.Context, env harness.Env, e enumerated) error 
 	}
 	p := &pointDrive{enumerated: e, env: env, show: c.Show, post: newCourier(env), holds: map[int]string{}, requests: map[int]harness.Request{}}
 	crash := explore.Crash{
-		Name: e.name, Actions: pointActions, Upstreams: e.upstreams, Quiet: quiet, Others: relayed,
+		Name: e.name, Actions: pointActions(env.Params()), Upstreams: e.upstreams, Quiet: quiet, Others: relayed,
 		Prepare: func(ctx context.Context, _ harness.Env, round int) error { return p.begin(ctx, round) },
 		Request: func(round int) harness.Request { return e.request(p, round) },
 		State:   func(ctx context.Context, _ harness.Env, round int) (string, error) { return p.state(ctx, round) },

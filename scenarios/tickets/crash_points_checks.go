@@ -80,7 +80,7 @@ func stateText(points []explore.Point) string {
 // request's states, and each step is at a COMMIT. A worker whose server lost a
 // connection alone goes on by itself, so that its rows may be further along
 // when they are looked at; what a kill left tells.
-func statesChangeAtCommit(e enumerated) harness.Check {
+func statesChangeAtCommit(e enumerated, actions []harness.Action) harness.Check {
 	doc := fmt.Sprintf("a %s takes effect at its COMMITs alone, in this order: %s", e.name, strings.Join(e.states, ", "))
 	return funcCheck("S-I3.commit", doc, "crash_points_checks.go", false, func(rec harness.Record) harness.Verdict {
 		points := explore.PointsOf(rec, e.name)
@@ -89,7 +89,7 @@ func statesChangeAtCommit(e enumerated) harness.Check {
 		}
 		var wrong []harness.Evidence
 		seen := map[string]bool{}
-		for _, action := range pointActions {
+		for _, action := range actions {
 			at := 0
 			for _, p := range points {
 				if p.Action != action {

@@ -49,6 +49,7 @@ const (
 	patientMost = 60              // clients who come back until the sale is over
 	saleTail    = 4 * time.Second // and a hold's life: how long after the last arrival that is
 	saleOver    = 45 * time.Second
+	saleSlack   = time.Second // by which 1 in 100 may come late: people's own pauses are longer, and what they wait counts
 )
 
 // What a client does with a seat, in a letter.
@@ -202,6 +203,7 @@ func (s *sale) open(ctx context.Context) (harness.OpenLoopReport, []harness.Oper
 	return s.env.Load(ctx, harness.OpenLoop{
 		Name: "sale", Arrivals: s.Arrivals, Client: s.visit,
 		Connections: s.env.Params().Int(paramConnections.Name), Deadline: last + s.env.Params().Duration(paramHold.Name) + saleTail + saleOver,
+		Slack: saleSlack,
 	})
 }
 
