@@ -3,6 +3,7 @@ package tickets
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -86,7 +87,7 @@ var badCallbacks = []bad{
 
 func refundOf(p func(badWorld) payments.Payment, by int64) func(badWorld) harness.Request {
 	return func(w badWorld) harness.Request {
-		return refundNow(0, staff(0), p(w).PaymentID, p(w).Captured+by)
+		return refundNow(0, staff(1), p(w).PaymentID, p(w).Captured+by)
 	}
 }
 
@@ -182,9 +183,7 @@ var badTokens = []bad{
 // badShow is the request for a show that would be good but for the change.
 func badShow(w badWorld, change map[string]any) harness.Request {
 	doc := map[string]any{"show_id": w.show.ID + 7, "on_sale_at": w.now.Format(time.RFC3339Nano), "price": 4500, "currency": "EUR", "seats": []string{"A-1"}}
-	for k, v := range change {
-		doc[k] = v
-	}
+	maps.Copy(doc, change)
 	return post(kindCreate, 0, staff(0), "/tickets/shows", doc)
 }
 

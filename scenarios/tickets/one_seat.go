@@ -62,14 +62,14 @@ func driveOneSeat(ctx context.Context, env harness.Env) error {
 }
 
 // payWinners has everybody who was told of a hold pay for it, a few at once.
-func payWinners(ctx context.Context, env harness.Env, claims []harness.Operation) []harness.Operation {
+func payWinners(ctx context.Context, env harness.Env, claims []harness.Operation) {
 	var requests []harness.Request
 	for _, op := range claims {
 		if h, err := holdOf(op); err == nil {
 			requests = append(requests, charge(op.Process, op.Caller, h.HoldID, "card-of-"+op.Caller))
 		}
 	}
-	return env.DoAll(ctx, requests, 8)
+	env.DoAll(ctx, requests, 8)
 }
 
 func bestAvailable() harness.Scenario {

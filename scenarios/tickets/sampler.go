@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -93,9 +94,9 @@ func countsSeats(r harness.Row) bool { return r["state"] == "seats" }
 
 // tornEvent keeps what a snapshot found.
 func tornEvent(from, until time.Duration, rows []harness.Row) harness.Event {
-	said := ""
+	var said strings.Builder
 	for _, r := range rows[:min(len(rows), 5)] {
-		said += fmt.Sprintf("%s is %v, its hold %v is %v (winning charge %v); ", seatKey(whole(r, "show_id"), text(r, "seat")), r["state"], r["hold_id"], r["hold_state"], r["charge_state"])
+		fmt.Fprintf(&said, "%s is %v, its hold %v is %v (winning charge %v); ", seatKey(whole(r, "show_id"), text(r, "seat")), r["state"], r["hold_id"], r["hold_state"], r["charge_state"])
 	}
-	return harness.Event{At: from, Until: until, Kind: harness.EventNote, Subject: subjectTorn, Text: said + fmt.Sprintf("%d in all", len(rows))}
+	return harness.Event{At: from, Until: until, Kind: harness.EventNote, Subject: subjectTorn, Text: said.String() + fmt.Sprintf("%d in all", len(rows))}
 }
