@@ -28,7 +28,9 @@ type momentOf struct {
 func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 	own := map[string]bool{}
 	var run soundRun
+	var before map[string]bool
 	for range warmRounds + 1 {
+		before = run.statements()
 		var err error
 		if run, err = e.undisturbed(ctx); err != nil {
 			return nil, err
@@ -36,6 +38,9 @@ func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 		for _, u := range run.units {
 			e.learn(own, u, run)
 		}
+	}
+	for sql := range run.statements() {
+		own[sql] = own[sql] || !before[sql]
 	}
 	units := slices.DeleteFunc(slices.Clone(run.units), func(u harness.Unit) bool { return !run.during(u.Arrived) })
 	moments := momentsOf(units, own)
@@ -49,6 +54,19 @@ func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 	})
 	slices.SortStableFunc(moments, func(a, b momentOf) int { return cmp.Compare(a.at, b.at) })
 	return moments, nil
+}
+
+// statements are those that came during the run.
+func (r soundRun) statements() map[string]bool {
+	seen := map[string]bool{}
+	for _, u := range r.units {
+		for _, s := range u.Statements {
+			if r.during(u.Arrived) && !control(s.SQL) {
+				seen[s.SQL] = true
+			}
+		}
+	}
+	return seen
 }
 
 // learn notes what of the unit is the server's own business: what came outside
