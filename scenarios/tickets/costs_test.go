@@ -117,9 +117,14 @@ func TestLagAgrees(t *testing.T) {
 	expectVerdict(t, judge(say("121", "120")), harness.Failed, "p95 121 s")
 	expectVerdict(t, judge(say("120", "119")), harness.Failed, "max 119 s in /metrics")
 	expectVerdict(t, judge(say("", "120")), harness.Failed, "max 120 s")
-	rec := aCost(t)
+	rec := say("69", "120") // and then no answer: the one before counts
+	unanswered := rec.History.Operations[2]
+	unanswered.Status, unanswered.Output = 0, ""
+	rec.History.Operations = append(rec.History.Operations, unanswered)
+	expectVerdict(t, judge(rec), harness.Failed, "p95 69 s")
+	rec = aCost(t)
 	rec.History.Operations[2].Status = 503
-	expectVerdict(t, judge(rec), harness.Unknown, "the metrics were answered 503")
+	expectVerdict(t, judge(rec), harness.Unknown, "the metrics were not answered 200")
 	rec.History.Operations = rec.History.Operations[:2]
 	expectVerdict(t, judge(rec), harness.Unknown, "2 charges had a lag, and the metrics were asked for 0 times")
 	expectVerdict(t, judge(without(aCost(t), "table:charges")), harness.Unknown, "charges could not be read")
