@@ -110,6 +110,16 @@ func owedUntilDone(ctx context.Context, env harness.Env, buyers []buyer) error {
 	}
 	env.Witness("refunds_failed", float64(n), float64(tried), "refunds whose first attempt had failed, as the server knows")
 	env.Do(ctx, answers.As(kindDesyncOwed, desync()))
+	if fails == refusedForAWhile { // a second time
+		if err := env.Advance(ctx, refundPause+time.Second); err != nil {
+			return err
+		}
+		again, err := restingCount(ctx, env, `select count(*) as n from refunds where state = 'PENDING' and attempts >= 2`)
+		if err != nil {
+			return err
+		}
+		env.Witness("refunds_failed_again", float64(n), float64(again), "refunds whose second attempt had failed, too")
+	}
 	if fails == refusedTooOften {
 		const countParked = `select count(*) as n from refunds where parked_at is not null`
 		if err := turning(ctx, env, "every refund is parked", n, countParked); err != nil {
