@@ -17,7 +17,9 @@ import (
 // point takes a start of the server, and a dropped connection leaves the same,
 // which the scenarios check in the suite.
 var enumerations = [][]string{
-	{"telescope/crash-points@booking"}, {"telescope/crash-points@cancellation"}, {"telescope/crash-points@closure"},
+	{"telescope/crash-points@booking"},
+	{"telescope/crash-points@cancellation"},
+	{"telescope/crash-points@closure"},
 	{"tickets/crash-points@hold", "--set", "faults=kill"},
 	{"tickets/crash-points@charge", "--set", "faults=kill"},
 	{"tickets/crash-points@refund", "--set", "faults=kill"},

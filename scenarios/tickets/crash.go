@@ -3,7 +3,6 @@ package tickets
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -26,7 +25,7 @@ func crashes() []harness.Scenario {
 // The transactions that crashes strike are known by a statement in them.
 const (
 	capturing = `update holds set state` // of the outcome that sells a seat
-	taking    = `insert into provider_events`
+	taking    = `update seats`           // of a callback that sells one: nothing else is under way then
 )
 
 // kindOrderAfter is the question of a member who got no answer.
@@ -42,14 +41,12 @@ const (
 
 // crashScenario fills in what scenarios of this kind share: one server behind
 // the Postgres wire, which is started again by the drive.
-func crashScenario(s harness.Scenario, server map[string]string) harness.Scenario {
-	env := map[string]string{
+func crashScenario(s harness.Scenario) harness.Scenario {
+	s.Tags = append(s.Tags, "fault")
+	return scenario(s, map[string]string{
 		"TICKETS_PAYMENT_TIMEOUT": paymentTimeout.String(),
 		"POOL_SIZE":               "6", // one client at a time; a server that is started so often need not open more
-	}
-	maps.Copy(env, server)
-	s.Tags = append(s.Tags, "fault")
-	return scenario(s, env)
+	})
 }
 
 // chooseCrashRounds draws a show with so many seats for each round.
@@ -225,7 +222,7 @@ func afterCharge(s harness.Scenario, callbacks, by string) harness.Scenario {
 			holdStates("each hold is paid for", map[string]int{"CONFIRMED": n}),
 			seatStates("each seat is sold", map[string]int{"SOLD": n}))
 	}
-	return crashScenario(s, nil)
+	return crashScenario(s)
 }
 
 // kindAgain is the same request once more, of a member who got no answer.
@@ -336,7 +333,7 @@ hold-over. The provider's callback, which comes now, changes nothing, and no mon
 				holdStates("each hold is paid for", map[string]int{"CONFIRMED": n}),
 				seatStates("each seat is sold", map[string]int{"SOLD": n}))
 		},
-	}, nil)
+	})
 }
 
 func driveCrashAfterCapture(ctx context.Context, env harness.Env) error {

@@ -171,7 +171,8 @@ func crashPointsOfLostCharge() harness.Scenario {
 		Name:  "tickets/crash-points@charge-lost",
 		Title: "a charge is crashed at every one of its moments, and no callback comes; reconciliation finishes it",
 		Doc: `As crash-points@charge, but the provider's callbacks are lost: after each point at which a charge is in flight the clock is moved past reconciliation. What
-the provider has captured is sold by that.`,
+the provider has captured is sold by that. Only kills, unless it is told otherwise: what a dropped connection leaves, crash-points@charge has.`,
+		Params:  []harness.Param{with(paramFaults, "kill")},
 		Sources: []string{"S-I2", "S-I5", "S-I8", "S-M12", "S-M17"},
 	}, payments.Lost)
 }
@@ -202,7 +203,10 @@ callback comes again, and the clock is moved past the dead worker's turn. The pr
 // of the provider's.
 func crashPoints(e enumerated, s harness.Scenario, callbacks string) harness.Scenario {
 	e.card.Callbacks = callbacks
-	s.Latency, s.Params = e.kind, []harness.Param{paramFaults}
+	s.Latency = e.kind
+	if s.Params == nil {
+		s.Params = []harness.Param{paramFaults}
+	}
 	s.Choose = func(rng *rand.Rand, p harness.Params) (any, error) {
 		return choices{Show: chooseShow(rng, p, pointSeats)}, nil
 	}
@@ -216,7 +220,7 @@ func crashPoints(e enumerated, s harness.Scenario, callbacks string) harness.Sce
 				Allowed: map[string][]string{e.kind: {"200", "201", "202", "503 busy", "503 outcome-unknown"}},
 			}))
 	}
-	return crashScenario(s, nil)
+	return crashScenario(s)
 }
 
 // relayed are the statements with which events are relayed into notices.

@@ -54,7 +54,7 @@ func midRefund(s harness.Scenario, told bool) harness.Scenario {
 			holdStates("each hold was given up", map[string]int{"RELEASED": n}),
 			seatStates("each seat is free", map[string]int{"FREE": n}))
 	}
-	return crashScenario(s, nil)
+	return crashScenario(s)
 }
 
 // refundCalls: for each payment the provider was asked so often; that it was
@@ -139,7 +139,7 @@ answer, delivers it again when the server is back: it is applied then in the fir
 				holdStates("each hold is paid for", map[string]int{"CONFIRMED": 2 * n}),
 				seatStates("each seat is sold", map[string]int{"SOLD": 2 * n}))
 		},
-	}, nil)
+	})
 }
 
 // callbackResult groups callbacks by what the server made of them.

@@ -158,8 +158,12 @@ func TestStatesChangeAtCommit(t *testing.T) {
 		state string
 	}
 	sound := []step{
-		{harness.BeforeCommit, pointHeld}, {harness.AfterCommit, pointInFlight}, {harness.MomentAccepted, pointInFlight},
-		{harness.BeforeCommit, pointInFlight}, {harness.AfterCommit, pointSold}, {harness.BeforeResponse, pointSold},
+		{harness.BeforeCommit, pointHeld},
+		{harness.AfterCommit, pointInFlight},
+		{harness.MomentAccepted, pointInFlight},
+		{harness.BeforeCommit, pointInFlight},
+		{harness.AfterCommit, pointSold},
+		{harness.BeforeResponse, pointSold},
 	}
 	with := func(i int, state string) []step {
 		s := append([]step{}, sound...)

@@ -99,7 +99,7 @@ func chooseSale(rng *rand.Rand, p harness.Params) (any, error) {
 	for i := range n {
 		letters[i] = ways[rng.IntN(len(ways))]
 		returns := max(0, rng.IntN(6)-2) // half of them leave at once
-		if i >= early && i%(max(1, n/patientMost)) == 0 {
+		if i >= early && i%max(1, n/patientMost) == 0 {
 			returns, letters[i] = -1, wayPrompt
 		}
 		if c.Arrivals[i] >= payersFrom {
