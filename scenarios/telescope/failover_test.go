@@ -92,14 +92,14 @@ func TestFailoverPlan(t *testing.T) {
 		if err := json.Unmarshal(plan.Choices, &c); err != nil {
 			t.Fatal(err)
 		}
-		if len(c.Slots) != 200 || c.Break < 50 || c.Break >= 100 || c.Kill < 1 || c.Break+c.Kill > 150 {
+		if len(c.Slots) != 320 || c.Break < 40 || c.Break >= 80 || c.Kill < 1 || c.Break+c.Kill > 100 {
 			t.Fatalf("seed %s: %d slots, break %d, kill %d", seed, len(c.Slots), c.Break, c.Kill)
 		}
 		seen := map[[2]int]bool{}
 		for i, s := range c.Slots {
-			month := [2]int{i / 25, s.Month}
+			month := [2]int{i / 40, s.Month}
 			if seen[month] || s.HalfHours >= 48*28 {
-				t.Fatalf("seed %s: client %d has two slots in month %d, or slot %+v is outside", seed, i/25, s.Month, s)
+				t.Fatalf("seed %s: client %d has two slots in month %d, or slot %+v is outside", seed, i/40, s.Month, s)
 			}
 			seen[month] = true
 		}
