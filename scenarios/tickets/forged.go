@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/overbook/overbook/harness"
@@ -26,7 +27,7 @@ const (
 // forgedEach is how many forgeries there are of each order's callback, and
 // replayedEach how many replays of each real one.
 const (
-	forgedEach   = 6
+	forgedEach   = 7
 	replayedEach = 2
 )
 
@@ -117,6 +118,7 @@ func forgeries(n int, b buyer, chargeID string, now time.Time) []harness.Request
 		callback(0, body, payments.Sign("a-secret-of-somebody-else", now, body)),
 		callback(0, body, whole), // the signature of a cheaper one
 		callback(0, cheap[:len(cheap)-1], whole),
+		callback(0, slices.Concat(cheap, []byte(" ")), whole), // reads the same, and is other bytes
 		callback(0, body, fmt.Sprintf("t=%d,v1=", now.Unix())),
 		callback(0, body, fmt.Sprintf("t=%d,v1=%064d", now.Unix(), 0)),
 		callback(0, body, ""),
@@ -131,7 +133,7 @@ func forgeries(n int, b buyer, chargeID string, now time.Time) []harness.Request
 // eventsAreReal: every event that was taken is one that the provider has told.
 func eventsAreReal() harness.Check {
 	const doc = "every event that was taken is one of the provider's"
-	return funcCheck("events", doc, "forged.go", true, func(rec harness.Record) harness.Verdict {
+	return funcCheck("events", doc, "forged.go", false, func(rec harness.Record) harness.Verdict {
 		taken, ok := rec.Find("table:provider_events")
 		found, ok2 := rec.Find("ledger:" + payments.Name)
 		if !ok || !ok2 {

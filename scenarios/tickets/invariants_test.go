@@ -285,6 +285,10 @@ delete from outbox where hold_id = '` + uid("h", 5) + `' and seq = 5; delete fro
 		r.steps(1, "member-1", "refund", uid("r", 20), "PENDING")
 	}), []string{"captured_goes_somewhere"}},
 	{"a refund of less", `update refunds set amount = 8999 where payment_id = 'pay_72'`, []string{"captured_goes_somewhere"}},
+	{"two refunds of one payment", free + build(func(r *rowsSQL) {
+		r.refund(20, 72, "pay_72", "PENDING", 9000)
+		r.steps(7, "member-7", "refund", uid("r", 20), "PENDING")
+	}), []string{"captured_goes_somewhere"}},
 	{"refunded before it is done", build(func(r *rowsSQL) {
 		r.step(7, "member-7", "charge", uid("c", 72), "REFUNDING", "REFUNDED")
 		r.add(`update charges set state = 'REFUNDED' where payment_id = 'pay_72'`)

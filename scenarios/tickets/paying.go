@@ -32,6 +32,9 @@ func paying() []harness.Scenario {
 			map[string]string{"replicas": "3", "policy": policyRelease, "spread": "0", "rounds": "3"}),
 		variant(expiryVersusCapture(), "race-quarantine", "ticks and captures meet at three replicas, under the policy quarantine",
 			map[string]string{"replicas": "3", "spread": "0", "rounds": "3"}),
+		allGoBack(),
+		releaseAgain(),
+		oddPricesScenario(),
 		policyCost(),
 	}
 }

@@ -10,3 +10,4 @@ where (c.captured_amount is not null and (h.hold_id is null) = (r.refund_id is n
    or c.state = 'REFUNDED' and r.state is distinct from 'DONE'
    or c.state = 'REFUNDING' and r.state is distinct from 'PENDING'
    or c.state = 'CAPTURED' and h.hold_id is null
+   or (select count(*) from refunds o where o.charge_id = c.charge_id) > 1
