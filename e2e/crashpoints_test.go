@@ -13,16 +13,15 @@ import (
 )
 
 // enumerations are the scenarios that the page on crash points is made from,
-// each with what is set. Of the ticket shop only kills are on the page: each
-// point takes a start of the server, and a dropped connection leaves the same,
-// which the scenarios check in the suite.
+// each with what is set. Of the ticket shop only dropped connections are in the
+// table: a killed server must be started again at each point, and what it
+// leaves is the same, which the scenarios check in the suite.
 var enumerations = [][]string{
 	{"telescope/crash-points@booking"},
 	{"telescope/crash-points@cancellation"},
 	{"telescope/crash-points@closure"},
-	{"tickets/crash-points@hold", "--set", "faults=kill"},
-	{"tickets/crash-points@charge", "--set", "faults=kill"},
-	{"tickets/crash-points@refund", "--set", "faults=kill"},
+	{"tickets/crash-points@hold", "--set", "faults=drop"},
+	{"tickets/crash-points@charge", "--set", "faults=drop"},
 }
 
 // The table of docs/crash-points.md is what the suite finds. When it changes
@@ -81,18 +80,24 @@ func pointClasses(rec harness.Record) []string {
 		classes = append(classes, class{first: p, last: p, n: 1})
 	}
 	var lines []string
-	for _, c := range classes {
+	for i, c := range classes {
+		first := i == 0 || classes[i-1].first.Action != c.first.Action
 		lines = append(lines, fmt.Sprintf("| a %s | %s | %s | %d | %s | %s | %d |",
-			c.first.Crash, c.first.Action, span(c.first, c.last), c.n, cmp.Or(c.first.State, yes(c.first.Done)), c.first.First, c.first.Retry))
+			c.first.Crash, c.first.Action, span(c.first, c.last, first), c.n, cmp.Or(c.first.State, yes(c.first.Done)), c.first.First, c.first.Retry))
 	}
 	return lines
 }
 
-func span(first, last explore.Point) string {
-	if first.Number == last.Number {
-		return placeOf(first)
+// span is from where to where; start says that nothing was before it.
+func span(first, last explore.Point, start bool) string {
+	from := placeOf(first)
+	if first.Fault.At == harness.BeforeStatement && !start {
+		from = "before the next statement"
 	}
-	return placeOf(first) + " to " + placeOf(last)
+	if first.Number == last.Number {
+		return from
+	}
+	return from + " to " + placeOf(last)
 }
 
 // placeOf is a point's place without the text of its statement.
