@@ -138,9 +138,9 @@ func retakenAndReleased(ctx context.Context, env harness.Env, s show, buyers []b
 	var pays []harness.Request
 	for _, b := range buyers {
 		process, who := 10_000+b.n, member(10_000+b.n)
-		h, err := claimed(ctx, env, answers.As(kindRetake, claim(process, who, s.ID, b.hold.Seat)))
+		h, err := holdOf(env.Do(ctx, answers.As(kindRetake, claim(process, who, s.ID, b.hold.Seat))))
 		if err != nil {
-			return err
+			continue // the checks say what was told instead
 		}
 		pays = append(pays, answers.As(kindPayRetake, charge(process, who, h.HoldID, "card-of-"+who)))
 	}
