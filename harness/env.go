@@ -51,6 +51,11 @@ type Env interface {
 	// Advance moves the server's clock (reference server's test mode).
 	Advance(ctx context.Context, by time.Duration) error
 
+	// StopClock has the servers' clock stand still at a time, not before what
+	// it shows, so that all that happens until it goes on happens at that very
+	// instant. Going on it has caught up. Servers that start meanwhile run on.
+	StopClock(ctx context.Context, at time.Time) (goOn func(context.Context) error, err error)
+
 	// Await asks the condition until it holds. The error, when the deadline
 	// passes first, names what was waited for and the last state seen.
 	Await(ctx context.Context, what string, deadline time.Duration, holds func(context.Context) (bool, string, error)) error

@@ -133,13 +133,37 @@ func (e *env) Burst(ctx context.Context, b harness.Burst) (harness.BurstReport, 
 // Advance moves the clock of every server that can hear it; one that is
 // stopped or down gets the offset when it starts again.
 func (e *env) Advance(ctx context.Context, by time.Duration) error {
-	offset := time.Duration(e.s.clockBy.Add(int64(by)))
+	e.s.clockBy.Add(int64(by))
 	e.Record(harness.Event{Kind: harness.EventFault, Subject: "clock", Text: fmt.Sprintf("servers' time moved by %s", by)})
+	return e.tellTime(ctx, time.Time{})
+}
+
+func (e *env) StopClock(ctx context.Context, at time.Time) (func(context.Context) error, error) {
+	// From now on the offset is what makes it that time at this moment.
+	behind := at.Sub(clock.Wall()) - e.s.offset()
+	if behind < 0 {
+		return nil, fmt.Errorf("stop the servers' clock at %s: it shows %s more than that", at.Format(time.RFC3339Nano), -behind)
+	}
+	e.s.clockBy.Add(int64(behind.Truncate(time.Millisecond) + time.Millisecond)) // offsets are told in whole milliseconds
+	e.Record(harness.Event{Kind: harness.EventFault, Subject: "clock", Text: "servers' time stands still at " + at.UTC().Format(time.RFC3339Nano)})
+	if err := e.tellTime(ctx, at); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		e.Record(harness.Event{Kind: harness.EventFault, Subject: "clock", Text: "servers' time goes on"})
+		return e.tellTime(ctx, time.Time{})
+	}, nil
+}
+
+// tellTime tells every server the offset, and where its clock is to stand
+// still; zero has it run.
+func (e *env) tellTime(ctx context.Context, stopped time.Time) error {
+	offset := e.s.offset()
 	for _, r := range e.s.servers {
 		if !r.listening() {
 			continue
 		}
-		if err := setClock(ctx, r.URL(), offset); err != nil {
+		if err := setClock(ctx, r.URL(), offset, stopped); err != nil {
 			return fmt.Errorf("move the clock of %s: %w", r.name, err)
 		}
 	}
@@ -148,10 +172,14 @@ func (e *env) Advance(ctx context.Context, by time.Duration) error {
 
 func (s *session) offset() time.Duration { return time.Duration(s.clockBy.Load()) }
 
-func setClock(ctx context.Context, url string, offset time.Duration) error {
+func setClock(ctx context.Context, url string, offset time.Duration, stopped time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, adminDeadline)
 	defer cancel()
-	body := strings.NewReader(fmt.Sprintf(`{"offset_ms":%d}`, offset.Milliseconds()))
+	text := fmt.Sprintf(`{"offset_ms":%d}`, offset.Milliseconds())
+	if !stopped.IsZero() {
+		text = fmt.Sprintf(`{"offset_ms":%d,"stopped_at":%q}`, offset.Milliseconds(), stopped.UTC().Format(time.RFC3339Nano))
+	}
+	body := strings.NewReader(text)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/testing/clock", body)
 	if err != nil {
 		return err

@@ -48,6 +48,9 @@ func nobodyTold() harness.Check {
 		if told := len(rec.History.OfKind(kindCallback)); told > 0 {
 			return harness.Undecided(harness.ReasonAssumption, "%d callbacks were delivered: the scenario shows nothing about reconciliation", told)
 		}
+		if len(rec.History.OfKind(kindCharge)) == 0 {
+			return harness.Undecided(harness.ReasonVacuous, "nobody paid, so there was nothing to tell")
+		}
 		return harness.Passed("no callback was delivered")
 	})
 }

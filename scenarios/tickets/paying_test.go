@@ -90,7 +90,8 @@ func TestOneEffectPerEvent(t *testing.T) {
 }
 
 func TestNobodyTold(t *testing.T) {
-	expectVerdict(t, nobodyTold().Judge(recordOf()), harness.Pass, "no callback")
+	expectVerdict(t, nobodyTold().Judge(recordOf(harness.Operation{Kind: kindCharge, Status: 202})), harness.Pass, "no callback")
+	expectVerdict(t, nobodyTold().Judge(recordOf()), harness.Unknown, "nobody paid")
 	expectVerdict(t, nobodyTold().Judge(recordOf(told("evt_1", 200, "applied"))), harness.Unknown, "1 callbacks were delivered")
 }
 

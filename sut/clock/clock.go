@@ -1,6 +1,7 @@
 // Package clock is the one source of time of the reference server: the
 // machine's time plus an offset that a test may change while the server runs,
-// so that minutes pass at once and every replica agrees on what time it is.
+// so that minutes pass at once and every replica agrees on what time it is; or
+// one instant at which a test has it stand still.
 //
 // Two kinds of time are kept apart. Validity (leases, expiry, suppression,
 // backoff, intervals) is server time: [Clock.Now], [Clock.Sleep]. Waiting for
@@ -21,7 +22,8 @@ import (
 type Clock struct {
 	mu      sync.Mutex
 	offset  time.Duration
-	changed chan struct{} // closed and replaced when the offset changes
+	stopped time.Time     // where it stands still; zero while it runs
+	changed chan struct{} // closed and replaced when offset or stopped change
 }
 
 // New gives a clock that runs offset ahead of the machine.
@@ -34,7 +36,15 @@ func New(offset time.Duration) *Clock {
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Now().Add(c.offset).UTC().Truncate(time.Microsecond)
+	return c.now().UTC().Truncate(time.Microsecond)
+}
+
+// now is server time; c.mu is held.
+func (c *Clock) now() time.Time {
+	if !c.stopped.IsZero() {
+		return c.stopped
+	}
+	return time.Now().Add(c.offset)
 }
 
 // Offset is how far the clock runs ahead of the machine.
@@ -44,12 +54,25 @@ func (c *Clock) Offset() time.Duration {
 	return c.offset
 }
 
-// Set replaces the whole offset and wakes every sleeper, so that those whose
-// time has come by the new offset go on.
-func (c *Clock) Set(offset time.Duration) {
+// Set replaces the whole offset, has the clock run, and wakes every sleeper, so
+// that those whose time has come by the new offset go on.
+func (c *Clock) Set(offset time.Duration) { c.set(offset, time.Time{}) }
+
+// Stop has the clock stand still at a time until the next Set, which is with
+// the given offset, too. Periodic jobs go on: see [Clock.Sleep].
+func (c *Clock) Stop(at time.Time, offset time.Duration) { c.set(offset, at) }
+
+// StoppedAt is where the clock stands still; zero while it runs.
+func (c *Clock) StoppedAt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.offset = offset
+	return c.stopped
+}
+
+func (c *Clock) set(offset time.Duration, stopped time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offset, c.stopped = offset, stopped
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -100,7 +123,7 @@ func (c *Clock) sleepUntil(ctx context.Context, t time.Time, end time.Duration) 
 func (c *Clock) left(t time.Time) (time.Duration, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return t.Sub(time.Now().Add(c.offset)), c.changed
+	return t.Sub(c.now()), c.changed
 }
 
 var started = time.Now()

@@ -94,3 +94,25 @@ func TestSleepEndsWithTheContext(t *testing.T) {
 		}
 	})
 }
+
+func TestStopHasTimeStandStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clock.New(0)
+		at := c.Now().Add(8 * time.Minute)
+		c.Stop(at, 8*time.Minute)
+		if err := clock.Pause(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		if !c.Now().Equal(at) || !c.StoppedAt().Equal(at) {
+			t.Errorf("Now is %v, stopped at %v, want both %v", c.Now(), c.StoppedAt(), at)
+		}
+		before := time.Now()
+		if err := c.Sleep(t.Context(), time.Second); err != nil || time.Since(before) != time.Second {
+			t.Errorf("a periodic job slept %v, want 1s of machine time: %v", time.Since(before), err)
+		}
+		c.Set(8 * time.Minute)
+		if got := c.Now().Sub(at); got < time.Hour || !c.StoppedAt().IsZero() {
+			t.Errorf("going on, it shows %v after where it stood, want the hour that has passed", got)
+		}
+	})
+}

@@ -20,7 +20,8 @@ func ServeClock(mux *http.ServeMux, c *clock.Clock) {
 	mux.HandleFunc("GET /testing/clock", func(w http.ResponseWriter, _ *http.Request) { writeClock(w, c) })
 	mux.HandleFunc("POST /testing/clock", func(w http.ResponseWriter, r *http.Request) {
 		var in struct {
-			OffsetMS *int64 `json:"offset_ms"`
+			OffsetMS  *int64     `json:"offset_ms"`
+			StoppedAt *time.Time `json:"stopped_at"` // absent or null: it runs
 		}
 		err := ReadJSON(r, &in)
 		if err == nil && in.OffsetMS == nil {
@@ -30,13 +31,19 @@ func ServeClock(mux *http.ServeMux, c *clock.Clock) {
 			WriteProblem(w, p)
 			return
 		}
-		c.Set(time.Duration(*in.OffsetMS) * time.Millisecond)
+		if offset := time.Duration(*in.OffsetMS) * time.Millisecond; in.StoppedAt != nil {
+			c.Stop(*in.StoppedAt, offset)
+		} else {
+			c.Set(offset)
+		}
 		writeClock(w, c)
 	})
 }
 
 func writeClock(w http.ResponseWriter, c *clock.Clock) {
-	WriteJSON(w, http.StatusOK, map[string]any{
-		"offset_ms": c.Offset().Milliseconds(), "now": c.Now().Format(time.RFC3339Nano),
-	})
+	told := map[string]any{"offset_ms": c.Offset().Milliseconds(), "now": c.Now().Format(time.RFC3339Nano)}
+	if at := c.StoppedAt(); !at.IsZero() {
+		told["stopped_at"] = at.UTC().Format(time.RFC3339Nano)
+	}
+	WriteJSON(w, http.StatusOK, told)
 }
