@@ -77,9 +77,10 @@ func stateText(points []explore.Point) string {
 }
 
 // statesChangeAtCommit: in the order of the moments the rows go through the
-// request's states, and each step is at a COMMIT. A worker whose server lost a
-// connection alone goes on by itself, so that its rows may be further along
-// when they are looked at; what a kill left tells.
+// request's states, and each step is at a COMMIT. What a worker does belongs to
+// it where the request goes on beyond its answer: the worker may be further along
+// when the rows are looked at, by itself when its server lost a connection alone,
+// and when it was killed, by what it did between the COMMIT and its death.
 func statesChangeAtCommit(e enumerated, actions []harness.Action) harness.Check {
 	doc := fmt.Sprintf("a %s takes effect at its COMMITs alone, in this order: %s", e.name, strings.Join(e.states, ", "))
 	return funcCheck("S-I3.commit", doc, "crash_points_checks.go", false, func(rec harness.Record) harness.Verdict {
@@ -97,7 +98,7 @@ func statesChangeAtCommit(e enumerated, actions []harness.Action) harness.Check 
 				}
 				seen[p.State] = true
 				now, step := slices.Index(e.states, p.State), p.Fault.At == harness.AfterCommit
-				goesOn := e.until != nil && action == harness.ActionDrop
+				goesOn := e.until != nil && (action == harness.ActionDrop || step || p.Fault.At == harness.BeforeResponse)
 				if now < at || (now > at && !step && !goesOn) || (now > at+1 && !goesOn) {
 					wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("point %d of %d, %s at %q: the rows say %q, after %q", p.Number, p.Of, p.Action, p.Label, p.State, e.states[at])})
 				}

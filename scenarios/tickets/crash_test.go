@@ -170,7 +170,8 @@ func TestStatesChangeAtCommit(t *testing.T) {
 		s[i].state = state
 		return s
 	}
-	worked := enumeratedCharge // of which a part is a worker's
+	faster := append([]step{{harness.BeforeCommit, pointHeld}, {harness.AfterCommit, pointSold}}, sound[2:]...) // than the death of its server
+	worked := enumeratedCharge                                                                                  // of which a part is a worker's
 	worked.until = enumeratedRefund.until
 	for name, tc := range map[string]struct {
 		e      enumerated
@@ -187,6 +188,8 @@ func TestStatesChangeAtCommit(t *testing.T) {
 		"torn":                      {enumeratedCharge, harness.ActionKill, with(4, "hold CONFIRMED, seat HELD"), harness.Failed, "seat HELD"},
 		"one state alone":           {enumeratedCharge, harness.ActionKill, sound[:1], harness.Unknown, "1 of 3 states"},
 		"a worker goes on":          {worked, harness.ActionDrop, with(3, pointSold), harness.Pass, "sold at 3"},
+		"a worker was faster":       {worked, harness.ActionKill, faster, harness.Pass, "sold at 3"},
+		"nobody was faster":         {enumeratedCharge, harness.ActionKill, faster, harness.Failed, "1 of 6"},
 		"a killed worker does not":  {worked, harness.ActionKill, with(3, pointSold), harness.Failed, "1 of 6"},
 		"a worker does not go back": {worked, harness.ActionDrop, with(5, pointHeld), harness.Failed, "1 of 6"},
 	} {
