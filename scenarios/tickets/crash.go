@@ -17,7 +17,7 @@ import (
 // the rows.
 func crashes() []harness.Scenario {
 	return []harness.Scenario{
-		crashAfterCharge(), crashAfterChargeLost(), crashAfterCapture(), crashMidRefund(), crashMidRefundTold(), crashInCallback(),
+		crashAfterCharge(), crashAfterChargeLost(), crashAfterCapture(), crashMidRefund(), crashMidRefundTold(), crashInCallback(), crashAtExpiry(),
 		crashPointsOfHold(), crashPointsOfCharge(), crashPointsOfLostCharge(), crashPointsOfCallback(), crashPointsOfRefund(),
 	}
 }
