@@ -20,7 +20,7 @@ var shellBlock = regexp.MustCompile("(?s)```sh\n(.*?)```")
 var redLines = []string{"--set window=150ms", "--mutant"}
 
 // suitePatience bounds a line of README; the whole suite is among them.
-const suitePatience = 10 * time.Minute
+const suitePatience = 15 * time.Minute
 
 // Every command line of README is run. Targets of make are only resolved
 // (`make -n`): this test is itself run by one of them, and the commands behind
