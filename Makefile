@@ -47,7 +47,7 @@ on-sale: setup ## ten thousand people for eighty seats, judged (two minutes; not
 	@$(BIN) run tickets/on-sale --out $(OUT) -v
 
 mutants: setup ## plant each bug and see that its scenario turns red
-	@$(GO) test -count=1 -tags mutants -run TestMutants -timeout 30m -v ./scenarios/...
+	@$(GO) test -count=1 -tags mutants -run TestMutants -timeout 60m -v ./scenarios/...
 
 test-docker: build ## the same parts from Docker images (a clear skip where there is no daemon)
 	@OVERBOOK_TEST_DOCKER=1 $(GO) test -count=1 -run Docker -v ./harness/provision

@@ -61,7 +61,7 @@ type Env interface {
 	Await(ctx context.Context, what string, deadline time.Duration, holds func(context.Context) (bool, string, error)) error
 
 	Record(e Event)                                      // At is filled in when zero
-	Measure(name string, value float64)                  // a figure for the result
+	Measure(name string, value float64)                  // a figure for the result; "figure@column" stands beside the same figure of other columns
 	Witness(kind string, want, got float64, text string) // evidence that the race took place
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/harness/load"
 	"github.com/overbook/overbook/scenarios/answers"
 	"github.com/overbook/overbook/stubs/payments"
 )
@@ -89,10 +90,8 @@ func chooseSale(rng *rand.Rand, p harness.Params) (any, error) {
 	for i := range early {
 		c.Arrivals = append(c.Arrivals, earlyUntil*time.Duration(i)/time.Duration(early))
 	}
-	at := float64(saleLead) / float64(time.Second)
-	for range n - early {
-		at += rng.ExpFloat64() / rate
-		c.Arrivals = append(c.Arrivals, time.Duration(at*float64(time.Second)))
+	for _, at := range load.Poisson(rng, n-early, rate) {
+		c.Arrivals = append(c.Arrivals, saleLead+at)
 	}
 	payersFrom := c.Arrivals[n-1] - p.Duration(paramHold.Name) - 2*saleTail
 	letters := make([]byte, n)
