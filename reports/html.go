@@ -96,7 +96,9 @@ func viewOf(page Page) pageView {
 	v.Title = v.Verdict.Word + ": " + v.LastLine
 	for i, r := range s.Scenarios {
 		rec, have := recordOf(page.Records, r)
-		v.Scenarios = append(v.Scenarios, scenarioOf(fmt.Sprintf("s%d", i+1), r, rec, have))
+		one := scenarioOf(fmt.Sprintf("s%d", i+1), r, rec, have)
+		one.Open = one.Verdict.Class != "pass" || len(s.Scenarios) == 1
+		v.Scenarios = append(v.Scenarios, one)
 	}
 	v.Jump, v.JumpText = firstBad(v.Scenarios)
 	return v

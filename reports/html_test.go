@@ -189,3 +189,21 @@ func TestTimelineShowsTheBurstOfTheCounterexample(t *testing.T) {
 		}
 	}
 }
+
+// What passed is folded beside other scenarios; alone it is what the reader came for.
+func TestOnePassingScenarioLiesOpen(t *testing.T) {
+	passing := harness.Result{Name: "library/one", Verdict: harness.Pass, Checks: []harness.Verdict{{ID: "L-I1", Status: harness.Pass}}}
+	for n, want := range map[int]int{1: 1, 2: 0} {
+		var page bytes.Buffer
+		suite := harness.Suite{Verdict: harness.Pass}
+		for range n {
+			suite.Scenarios = append(suite.Scenarios, passing)
+		}
+		if err := reports.HTML(&page, reports.Page{Suite: suite}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(page.String(), " open>"); got != want {
+			t.Errorf("%d passing scenarios: %d lie open, want %d", n, got, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 // A scenarioView is one scenario's section of the page.
 type scenarioView struct {
+	Open      bool // what passed is folded where there are others
 	ID        string
 	Verdict   markView
 	Name      string
