@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/check"
+	"github.com/overbook/overbook/scenarios/answers"
 )
 
 func sqlCheck(id, file string) harness.Check {
@@ -65,131 +64,26 @@ func funcCheck(id, doc, file string, settled bool, judge func(harness.Record) ha
 	return check.Func(check.Rule{ID: id, Doc: doc, Rule: where + "/" + file, NeedsSettled: settled, Judge: judge})
 }
 
-// few bounds the evidence; the rest is in the run directory.
-func few(all []harness.Evidence) []harness.Evidence { return all[:min(len(all), 10)] }
+// What clients were told is judged for all designs alike.
+type tallies = answers.Tallies
 
-// about is evidence on one operation.
-func about(op harness.Operation, problem string) harness.Evidence {
-	return harness.Evidence{Text: problem + ": " + check.Line(op), Ops: []string{op.ID}}
-}
+var (
+	few       = answers.Few
+	about     = answers.About
+	told      = answers.Told
+	positive  = answers.Positive
+	tallyText = answers.Text
+	fixed     = answers.Fixed
+	byBurst   = answers.ByBurst
+	byKind    = answers.ByKind
+)
 
-// noServerErrors: no answer says that the server is at fault.
-func noServerErrors() harness.Check {
-	const doc = "no client is answered 500 or above"
-	return funcCheck("answers.5xx", doc, "checks.go", false, func(rec harness.Record) harness.Verdict {
-		var wrong []harness.Evidence
-		answered := 0
-		for _, op := range rec.History.Operations {
-			if op.Answered != 0 {
-				answered++
-			}
-			if op.Status >= 500 {
-				wrong = append(wrong, about(op, "an answer"))
-			}
-		}
-		switch {
-		case len(wrong) > 0 && check.Broken(rec):
-			return harness.Undecided(harness.ReasonEnvironment, "%d answers of 500 and above, in an environment that broke", len(wrong))
-		case len(wrong) > 0:
-			return harness.Violated(few(wrong), "%s: %d of %d were", doc, len(wrong), answered)
-		case answered == 0:
-			return harness.Undecided(harness.ReasonUndelivered, "no client was answered")
-		}
-		return harness.Passed("%s: %d answers", doc, answered)
-	})
-}
+func noServerErrors() harness.Check { return answers.NoServerErrors(where + "/checks.go") }
 
-// tallies are numbers of answers by word, in groups.
-type tallies map[string]map[string]int
-
-// words compares what the clients of each group were told, in the words of
-// [word]. As with statuses, a word that came up too often is a violation, and
-// when only answers are missing it is Unknown: any of them might have been the
-// right one. In an environment that broke, 500 and above are no excess.
+// words compares what the clients of each group were told.
 func words(id, doc string, group func(harness.Operation) string, want func(harness.Record) tallies) harness.Check {
-	return funcCheck(id, doc, "checks.go", false, func(rec harness.Record) harness.Verdict {
-		groups := map[string][]harness.Operation{}
-		for _, op := range rec.History.Operations {
-			if g := group(op); g != "" {
-				groups[g] = append(groups[g], op)
-			}
-		}
-		var wrong []harness.Evidence
-		open := ""
-		expected := want(rec)
-		if len(expected) == 0 {
-			return harness.Undecided(harness.ReasonUndelivered, "no group of operations to judge")
-		}
-		for _, g := range slices.Sorted(maps.Keys(expected)) {
-			got, excess := told(groups[g]), false
-			for w, n := range got {
-				excess = excess || (n > expected[g][w] && w != "none" && (w < "500" || !check.Broken(rec)))
-			}
-			switch {
-			case excess:
-				wrong = append(wrong, excessEvidence(g, groups[g], got, expected[g]))
-			case open == "" && !maps.Equal(got, positive(expected[g])):
-				open = fmt.Sprintf("%s: got %s, want %s", g, tallyText(got), tallyText(expected[g]))
-			}
-		}
-		switch {
-		case len(wrong) > 0:
-			return harness.Violated(few(wrong), "%s: %s", doc, strings.SplitN(wrong[0].Text, "\n", 2)[0])
-		case open != "":
-			return harness.Undecided(harness.ReasonUndelivered, "%s", open)
-		}
-		return harness.Passed("%s: %s in %d groups", doc, tallyText(positive(expected[slices.Sorted(maps.Keys(expected))[0]])), len(expected))
-	})
+	return answers.Words(answers.WordsRule{ID: id, Doc: doc, Rule: where + "/checks.go", Group: group, Want: want})
 }
-
-// told tallies operations by word.
-func told(ops []harness.Operation) map[string]int {
-	n := map[string]int{}
-	for _, op := range ops {
-		n[word(op)]++
-	}
-	return n
-}
-
-// positive leaves out words that nobody is to be told.
-func positive(tally map[string]int) map[string]int {
-	t := maps.Clone(tally)
-	maps.DeleteFunc(t, func(_ string, n int) bool { return n == 0 })
-	return t
-}
-
-// excessEvidence shows the operations that were told a word too often.
-func excessEvidence(group string, ops []harness.Operation, got, want map[string]int) harness.Evidence {
-	e := harness.Evidence{Text: fmt.Sprintf("%s: got %s, want %s", group, tallyText(got), tallyText(want))}
-	for _, op := range ops {
-		if w := word(op); got[w] > want[w] && len(e.Ops) < 4 {
-			e.Ops = append(e.Ops, op.ID)
-			e.Text += "\n  " + check.Line(op)
-		}
-	}
-	return e
-}
-
-func tallyText(t map[string]int) string {
-	var parts []string
-	for _, w := range slices.Sorted(maps.Keys(t)) {
-		parts = append(parts, strconv.Itoa(t[w])+" x "+w)
-	}
-	if len(parts) == 0 {
-		return "no operation"
-	}
-	return strings.Join(parts, ", ")
-}
-
-// fixed gives the same expectation for every record of a whole run. A record
-// without any operation is not judged.
-func fixed(t tallies) func(harness.Record) tallies {
-	return func(harness.Record) tallies { return t }
-}
-
-// byBurst groups by burst, byKind by kind.
-func byBurst(op harness.Operation) string { return op.Burst }
-func byKind(op harness.Operation) string  { return op.Kind }
 
 // events tallies the history by event.
 func events(rec harness.Record) map[string]int {

@@ -230,7 +230,7 @@ func TestWords(t *testing.T) {
 	expectVerdict(t, judge(recordOf(oneSlot, won, replied(r, 409, "no problem document"))), harness.Failed, "1 x 409")
 	expectVerdict(t, judge(recordOf(oneSlot, won, replied(r, 0, ""))), harness.Unknown, "1 x none")
 	expectVerdict(t, judge(recordOf(oneSlot, won)), harness.Unknown, "book: got 1 x 201, want")
-	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "no operation")
+	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "no group of operations")
 	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, won, denied(r, 503, "busy")))), harness.Unknown, "1 x 503 busy")
 	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, won, won))), harness.Failed, "got 2 x 201")
 	expectVerdict(t, words("answers", "nothing", byKind, fixed(nil)).Judge(recordOf(oneSlot, won)), harness.Unknown, "no group")

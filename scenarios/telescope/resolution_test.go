@@ -189,7 +189,7 @@ func TestFlaggedAnswersAreOfEveryMember(t *testing.T) {
 	never[1].Burst = afterReleased
 	expectVerdict(t, judge(recordOf(oneSlot, never...)), harness.Failed, "released member-1: got 2 x 409 quota-exceeded")
 	expectVerdict(t, judge(recordOf(oneSlot, good[1:]...)), harness.Unknown, "flagged member-1")
-	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "no operation")
+	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "no group of operations")
 }
 
 func TestImportsTell(t *testing.T) {

@@ -1,10 +1,8 @@
 package telescope
 
 import (
-	"slices"
-
 	"github.com/overbook/overbook/harness"
-	"github.com/overbook/overbook/harness/check"
+	"github.com/overbook/overbook/scenarios/answers"
 )
 
 // bookedOrNot are the words to a booking when no quota is in the way.
@@ -15,27 +13,7 @@ var bookedOrNot = []string{"201", "409 slot-taken", "409 slot-closed"}
 // are not judged, nor is an answer that did not come. In an environment that
 // broke, 500 and above is no violation.
 func toldAmong(id, doc string, allowed map[string][]string) harness.Check {
-	return funcCheck(id, doc, "told.go", false, func(rec harness.Record) harness.Verdict {
-		var wrong []harness.Evidence
-		n := map[string]int{}
-		for _, op := range rec.History.Operations {
-			may, judged := allowed[operationType(op)]
-			if !judged || op.Status == 0 || (op.Status >= 500 && check.Broken(rec)) {
-				continue
-			}
-			n[operationType(op)]++
-			if !slices.Contains(may, word(op)) {
-				wrong = append(wrong, about(op, "an answer"))
-			}
-		}
-		switch {
-		case len(wrong) > 0:
-			return harness.Violated(few(wrong), "%s: %d were told something else; %s", doc, len(wrong), firstLine(wrong[0].Text))
-		case len(n) < len(allowed):
-			return harness.Undecided(harness.ReasonUndelivered, "answered were %s, and %d types of writes were to be", tallyText(n), len(allowed))
-		}
-		return harness.Passed("%s: %s", doc, tallyText(n))
-	})
+	return answers.Among(answers.AmongRule{ID: id, Doc: doc, Rule: where + "/told.go", Group: operationType, Allowed: allowed})
 }
 
 // done counts the operations of a kind that were answered with the status.

@@ -12,14 +12,14 @@ func TestToldAmong(t *testing.T) {
 	r, c := book(0, member(0), 7, "k"), closeSlot(1, staff(0), 7, "k")
 	won, taken, shut, closed := granted(r, 1), denied(r, 409, "slot-taken"), denied(r, 409, "slot-closed"), replied(c, 200, "{}")
 	other := denied(cancel(0, member(0), uid(1), "k"), 404, "unknown-booking") // of a type that is not judged
-	expectVerdict(t, judge(recordOf(oneSlot, won, taken, shut, closed, other, replied(r, 0, ""))), harness.Pass, "3 x book, 1 x close")
+	expectVerdict(t, judge(recordOf(oneSlot, won, taken, shut, closed, other, replied(r, 0, ""))), harness.Pass, "book 1 x 201, 1 x 409 slot-closed, 1 x 409 slot-taken; close 1 x 200")
 	expectVerdict(t, judge(recordOf(oneSlot, won, closed, denied(r, 409, "quota-exceeded"))), harness.Failed, "409")
 	expectVerdict(t, judge(recordOf(oneSlot, won, denied(c, 409, "slot-taken"))), harness.Failed, "1 were told something else")
 	expectVerdict(t, judge(recordOf(oneSlot, won, closed, denied(r, 503, "busy"))), harness.Failed, "503")
-	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, won, closed, denied(r, 503, "busy")))), harness.Pass, "1 x book")
+	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, won, closed, denied(r, 503, "busy")))), harness.Pass, "book 1 x 201; close 1 x 200")
 	expectVerdict(t, judge(inBrokenEnvironment(recordOf(oneSlot, won, closed, denied(r, 409, "quota-exceeded")))), harness.Failed, "1 were told")
-	expectVerdict(t, judge(recordOf(oneSlot, won, replied(c, 0, ""))), harness.Unknown, "answered were 1 x book")
-	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "no operation")
+	expectVerdict(t, judge(recordOf(oneSlot, won, replied(c, 0, ""))), harness.Unknown, "of close nobody was answered")
+	expectVerdict(t, judge(recordOf(oneSlot)), harness.Unknown, "of book nobody was answered")
 }
 
 func TestDone(t *testing.T) {
