@@ -35,7 +35,7 @@ type backstage struct {
 func newBackstage(t *testing.T) *backstage {
 	t.Helper()
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), databases.take(t)+"&pool_max_conns=12&application_name=backstage&lock_timeout=2000")
+	pool, err := pgxpool.New(t.Context(), databases.Take(t)+"&pool_max_conns=12&application_name=backstage&lock_timeout=2000")
 	if err != nil {
 		t.Fatal(err)
 	}

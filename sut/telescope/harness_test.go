@@ -33,7 +33,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer c.Stop()
-	defer databases.drop()
+	defer databases.Drop()
 	cluster = c
 	return m.Run()
 }
@@ -54,7 +54,7 @@ type observatory struct {
 func newObservatory(t *testing.T) *observatory {
 	t.Helper()
 	t.Parallel()
-	o := &observatory{t: t, url: databases.take(t)}
+	o := &observatory{t: t, url: databases.Take(t)}
 	pool, err := pgxpool.New(t.Context(), o.url+"&application_name=test&deadlock_timeout=10000")
 	if err != nil {
 		t.Fatal(err)

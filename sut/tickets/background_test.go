@@ -37,7 +37,7 @@ type backstage struct {
 func newBackstage(t *testing.T) *backstage {
 	t.Helper()
 	t.Parallel()
-	url := databases.take(t)
+	url := databases.Take(t)
 	pool, err := pgxpool.New(t.Context(), url+"&application_name=backstage")
 	if err != nil {
 		t.Fatal(err)

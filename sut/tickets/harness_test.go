@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	}
 	cluster = c
 	code := m.Run()
-	databases.drop()
+	databases.Drop()
 	c.Stop()
 	os.Exit(code)
 }
@@ -63,7 +63,7 @@ const sqlDeadlocks = "select deadlocks from pg_stat_database where datname = cur
 func newShop(t *testing.T, seats int, change ...func(*Config)) *shop {
 	t.Helper()
 	t.Parallel()
-	url := databases.take(t)
+	url := databases.Take(t)
 	// The test's own session must never be the one that a deadlock ends.
 	db, err := pgxpool.New(t.Context(), url+"&application_name=test&deadlock_timeout=10000")
 	if err != nil {
