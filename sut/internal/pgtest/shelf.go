@@ -27,16 +27,16 @@ type lasting struct {
 func (l lasting) Cleanup(f func()) { l.shelf.ends = append(l.shelf.ends, f) }
 
 // Take gives a database with the schema, until the test ends.
-func (s *Shelf) Take(t testing.TB) (url string) {
-	t.Helper()
+func (s *Shelf) Take(tb testing.TB) (url string) {
+	tb.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.free); n > 0 {
 		url, s.free = s.free[n-1], s.free[:n-1]
 	} else {
-		url = s.Cluster().Template(lasting{t, s}, s.Name, s.Prepare)
+		url = s.Cluster().Template(lasting{tb, s}, s.Name, s.Prepare)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.free = append(s.free, url)
