@@ -203,12 +203,14 @@ func finish(ctx context.Context, env harness.Env, c *courier) error {
 			return err
 		}
 	}
-	var broken error
+	var failed, broken error // broken: twice in a row, as the deadline may cut the last question short
 	late := env.Await(ctx, "everything is over and every callback delivered", patience, func(ctx context.Context) (bool, string, error) {
 		state, err := stillOpen(ctx, env, c)
-		if err != nil && ctx.Err() == nil { // a question that the deadline cut short is no trouble
-			broken = err
+		if err != nil && failed == nil {
+			failed = err
+			return false, state, nil
 		}
+		failed, broken = err, err
 		return state == "" && err == nil, state, err
 	})
 	switch {

@@ -122,11 +122,14 @@ func (p *provider) refund(ctx context.Context, r refund, by cause) error {
 	if err != nil {
 		return err
 	}
-	var told struct {
-		Payment string `json:"payment_id"`
-		Status  string `json:"status"`
+	type refunded struct {
+		Payment  string `json:"payment_id"`
+		Amount   int64  `json:"amount"`
+		Currency string `json:"currency"`
+		Status   string `json:"status"`
 	}
-	if status != http.StatusCreated && status != http.StatusOK || json.Unmarshal(body, &told) != nil || told.Payment != r.payment || told.Status != "succeeded" {
+	var told refunded // all of it: part of the money would not be what was asked for
+	if status != http.StatusCreated && status != http.StatusOK || json.Unmarshal(body, &told) != nil || told != (refunded{r.payment, r.amount, r.currency, "succeeded"}) {
 		return fmt.Errorf("the payment provider answered %d %.200q to refund %s", status, body, r.id)
 	}
 	return nil
