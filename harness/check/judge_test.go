@@ -245,3 +245,21 @@ func TestTroubleSilencesSettledChecksAlone(t *testing.T) {
 		t.Errorf("the whole is %v: a violation must win over trouble", s)
 	}
 }
+
+// An invariant of every instant is judged in a run that never came to rest,
+// and is still open when its query could not be asked.
+func TestInstantIsJudgedUnsettled(t *testing.T) {
+	s := fixture()
+	checks := s.Checks
+	s.Checks = func(p harness.Params) []harness.Check {
+		list := checks(p)
+		list[0] = check.Instant(list[0])
+		return list
+	}
+	rec := whole()
+	rec.Trouble = troubled(harness.ReasonTimeout, "settle: late")
+	rec.Rows["sql"] = harness.Rows{Query: "sql", SQL: query, Rows: []harness.Row{{"id": 1.0}}}
+	expect(t, judged(t, s, rec, "sql"), harness.Failed, "", "violated by 1 row")
+	rec.Rows["sql"] = harness.Rows{Query: "sql", SQL: query, Error: "the database is gone"}
+	expect(t, judged(t, s, rec, "sql"), harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: the database is gone")
+}

@@ -43,6 +43,14 @@ func SQL(id string, files fs.FS, name, where string) harness.Check {
 	}
 }
 
+// Instant is for an invariant that every committed state keeps, not only the
+// last one: it is judged in a run that did not settle, too. A violation is one
+// whatever came after it.
+func Instant(c harness.Check) harness.Check {
+	c.NeedsSettled = false
+	return c
+}
+
 func noRows(id, sentence, sql string, rec harness.Record) harness.Verdict {
 	rows, ok := rec.Find(id)
 	if !ok {
