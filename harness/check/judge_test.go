@@ -259,7 +259,7 @@ func TestInstantIsJudgedUnsettled(t *testing.T) {
 	rec := whole()
 	rec.Trouble = troubled(harness.ReasonTimeout, "settle: late")
 	rec.Rows["sql"] = harness.Rows{Query: "sql", SQL: query, Rows: []harness.Row{{"id": 1.0}}}
-	expect(t, judged(t, s, rec, "sql"), harness.Failed, "", "violated by 1 row")
+	expect(t, judged(t, s, rec, "sql"), harness.Failed, "", "violated by 1 row: at most one row wins")
 	rec.Rows["sql"] = harness.Rows{Query: "sql", SQL: query, Error: "the database is gone"}
 	expect(t, judged(t, s, rec, "sql"), harness.Unknown, harness.ReasonEnvironment, "the query could not be answered: the database is gone")
 }
