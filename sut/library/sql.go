@@ -108,7 +108,7 @@ const sqlSuppress = `
 with changed as (
   update library_reservation_intents i
   set state = 'FAILED_RACE', seq = i.seq + 1, failure = 'seat-taken', updated_at = $1, terminal_at = $1
-  where i.seat = $3 and i.path = 'intent' and i.kind = 'immediate' and i.state = 'REQUESTED' and ` + seatDecided + `
+  where i.seat = $3 and i.path = 'intent' and i.kind = 'immediate' and i.state = 'REQUESTED' and i.created_at <= $5 and ` + seatDecided + `
   returning i.intent_id, i.action_id, i.student, i.seat, i.seq, 'REQUESTED'::text as from_state, i.state, 'suppressed: the seat was decided a moment ago'::text as reason
 )` + recordChanges + `
 select intent_id, action_id, student, seat, state, 'immediate' from changed`

@@ -20,15 +20,15 @@ type claim struct {
 
 // claimSeat takes the oldest immediate intent on the seat for an upstream
 // attempt, unless another one is RESERVING or somebody was found to hold the
-// seat after the cutoff: then all who are waiting are closed instead.
-func (s *store) claimSeat(ctx context.Context, seat string, cutoff, until time.Time) (claim, error) {
+// seat after the cutoff: then all who waited by asOf are closed, nobody who came later.
+func (s *store) claimSeat(ctx context.Context, seat string, asOf, cutoff, until time.Time) (claim, error) {
 	var won []intent
 	var c claim
 	err := s.background.TransactBatch(ctx, func(b *pgx.Batch) {
 		now := s.clock.Now()
 		b.Queue(sqlCreateSeat, seat)
 		b.Queue(sqlLockSeat, seat)
-		b.Queue(sqlSuppress, now, s.replica, seat, cutoff).Query(into(&c.suppressed, scanRecord))
+		b.Queue(sqlSuppress, now, s.replica, seat, cutoff, asOf).Query(into(&c.suppressed, scanRecord))
 		b.Queue(sqlClaim, now, s.replica, seat, cutoff, until).Query(into(&won, scanIntent))
 	})
 	if err != nil {

@@ -113,7 +113,7 @@ func (w *worker) turn(ctx context.Context, seat string) (more bool) {
 	defer release()
 	asked, now := clock.Mono(), s.cfg.Clock.Now()
 	until := now.Add(s.cfg.Lease)
-	c, err := s.store.claimSeat(ctx, seat, now.Add(-s.cfg.ActionTTL), until)
+	c, err := s.store.claimSeat(ctx, seat, now, now.Add(-s.cfg.ActionTTL), until)
 	if err != nil {
 		s.log.Warn("claim on a seat did not work", "seat", seat, "error", err)
 		return false // the tick brings us back
