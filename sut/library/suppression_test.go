@@ -1,6 +1,7 @@
 package library
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -41,6 +42,59 @@ func TestSuppressionIsNarrow(t *testing.T) {
 	w.pyxis.set(func() { delete(w.pyxis.holders, "A-1") })
 	move(250 * time.Second)
 	expect("a seat that was given back can be had again", confirm(7, "A-1"), http.StatusCreated, 3, 1)
+	w.wellRecorded()
+}
+
+// A look at a seat's queue may take long: it waits for the seat's row. By the
+// time at which it began it closes those who were there then, nobody who came
+// when that time was over.
+func TestSuppressionLeavesThoseWhoCameAfterItBegan(t *testing.T) {
+	w := newWorld(t, "A-1")
+	r := w.start()
+	if a := r.confirm(student(1), r.prepare(student(1), "A-1")); a.status != http.StatusCreated {
+		t.Fatalf("the first: answer %+v, want 201", a)
+	}
+	w.eventually("the worker rests", r.worker.rests)
+	answers := make([]chan answer, 2)
+	ask := func(i int) {
+		action := r.prepare(student(2+i), "A-1")
+		answers[i] = make(chan answer, 1)
+		go func() { answers[i] <- r.confirm(student(2+i), action) }()
+	}
+	tx, err := w.db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), `select from library_seats where seat = 'A-1' for update`); err != nil {
+		t.Fatal(err)
+	}
+	count := func(sql string) (n int) {
+		if err := tx.QueryRow(t.Context(), sql).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	ask(0)
+	w.eventually("a look waits for the seat's row", func() bool {
+		return count(`select count(*) from pg_locks l join pg_stat_activity a using (pid) where not l.granted and a.datname = current_database()`) > 0
+	})
+	r.cfg.Clock.Set(125 * time.Second) // the seat was decided longer ago than an action lives
+	ask(1)
+	w.eventually("the second has come", func() bool {
+		return count(`select count(*) from library_reservation_intents where state = 'REQUESTED'`) == 2
+	})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"closed by the look", "decided by the university"} {
+		if a := <-answers[i]; a.status != http.StatusConflict {
+			t.Errorf("who is %s: answer %+v, want 409", want, a)
+		}
+	}
+	if n := len(w.pyxis.postsTo("A-1")); n != 2 {
+		t.Errorf("%d reserve calls, want 2: the first one's, and that of who came after the look began", n)
+	}
 	w.wellRecorded()
 }
 
