@@ -7,6 +7,7 @@ import (
 	"strings"
 	_ "time/tzdata" // observatories and offices are where they are, whatever the machine knows
 
+	"github.com/overbook/overbook/sut/calendar"
 	"github.com/overbook/overbook/sut/library"
 	"github.com/overbook/overbook/sut/telescope"
 	"github.com/overbook/overbook/sut/tickets"
@@ -34,7 +35,7 @@ type design struct {
 // designs are all designs, with empty settings. A new one is added here and
 // nowhere else in this package.
 func designs() []design {
-	return []design{libraryDesign(), telescopeDesign(), ticketsDesign()}
+	return []design{libraryDesign(), telescopeDesign(), ticketsDesign(), calendarDesign()}
 }
 
 // designNamed gives a design; false when there is none of that name.
@@ -184,6 +185,60 @@ func ticketsFaults(c *tickets.Config, testMode bool) []string {
 	if c.HardTimeout <= c.ReconcileAfter {
 		faults = append(faults, fmt.Sprintf("TICKETS_HARD_TIMEOUT=%q: want more than TICKETS_RECONCILE_AFTER (%v), or a charge is given up before anybody has asked about it, e.g. TICKETS_HARD_TIMEOUT=%v (TEST_MODE=true allows less)",
 			c.HardTimeout, c.ReconcileAfter, 15*c.ReconcileAfter))
+	}
+	return faults
+}
+
+func calendarDesign() design {
+	c := &calendar.Config{}
+	d := design{name: "calendar", migrate: calendar.Migrate}
+	d.variables = []variable{
+		text("CALENDAR_URL", "", "the HTTP address of the calendar provider (required)", "http://127.0.0.1:8093", schemes("http", "https"), &c.CalendarURL),
+		positive("CALENDAR_TIMEOUT", "2s", &c.CalendarTimeout),
+		positive("CALENDAR_SYNC_INTERVAL", "100ms", &c.SyncInterval),
+		positive("CALENDAR_SYNC_BACKOFF", "1s", &c.SyncBackoff),
+		positive("CALENDAR_SYNC_CLAIM", "30s", &c.SyncClaim),
+		count("CALENDAR_PARK_AFTER", 50, 1, 1_000_000, &c.ParkAfter),
+		positive("CALENDAR_RECONCILE_INTERVAL", "1s", &c.ReconcileInterval),
+		positive("CALENDAR_HORIZON", "17520h", &c.Horizon),
+		positive("CALENDAR_REFRESH_LEASE", "5s", &c.RefreshLease),
+		positive("CALENDAR_LOCK_TIMEOUT", "2s", &c.LockTimeout),
+		positive("CALENDAR_STATEMENT_TIMEOUT", "5s", &c.StatementTimeout),
+		count("CALENDAR_TRIES", 5, 1, 100, &c.Tries),
+		positive("CALENDAR_RETRY_WINDOW", "24h", &c.RetryWindow),
+		positive("CALENDAR_RETENTION", "168h", &c.Retention),
+	}
+	d.faults = func(common commonConfig) []string { return calendarFaults(c, common.testMode) }
+	d.start = func(ctx context.Context, common commonConfig) (service, error) {
+		c.DatabaseURL, c.PoolSize, c.Replica = common.databaseURL, common.poolSize, common.replica
+		c.TestMode, c.Clock, c.Log = common.testMode, common.clock, common.log
+		return started(calendar.Start(ctx, *c))
+	}
+	return d
+}
+
+// calendarFaults are the settings that don't fit together. What is safe, only
+// not sensible, tests may have.
+func calendarFaults(c *calendar.Config, testMode bool) []string {
+	var faults []string
+	if c.LockTimeout >= c.StatementTimeout {
+		faults = append(faults, fmt.Sprintf("CALENDAR_LOCK_TIMEOUT=%q: want less than CALENDAR_STATEMENT_TIMEOUT (%v), or no wait for a lock ends as one, e.g. CALENDAR_LOCK_TIMEOUT=%v",
+			c.LockTimeout, c.StatementTimeout, c.StatementTimeout/2))
+	}
+	if c.RetryWindow > c.Retention {
+		faults = append(faults, fmt.Sprintf("CALENDAR_RETRY_WINDOW=%q: want at most CALENDAR_RETENTION (%v), as a result that is gone can't be given again, e.g. CALENDAR_RETRY_WINDOW=%v",
+			c.RetryWindow, c.Retention, c.Retention))
+	}
+	if testMode {
+		return faults
+	}
+	if c.SyncClaim <= 10*c.CalendarTimeout {
+		faults = append(faults, fmt.Sprintf("CALENDAR_SYNC_CLAIM=%q: want more than ten CALENDAR_TIMEOUT (%v), so that a claim outlasts the calls of one attempt, e.g. CALENDAR_SYNC_CLAIM=%v (TEST_MODE=true allows less)",
+			c.SyncClaim, c.CalendarTimeout, 15*c.CalendarTimeout))
+	}
+	if c.RefreshLease <= 2*c.CalendarTimeout {
+		faults = append(faults, fmt.Sprintf("CALENDAR_REFRESH_LEASE=%q: want more than two CALENDAR_TIMEOUT (%v), so that nobody else refreshes while the answer may still come, e.g. CALENDAR_REFRESH_LEASE=%v (TEST_MODE=true allows less)",
+			c.RefreshLease, c.CalendarTimeout, 3*c.CalendarTimeout))
 	}
 	return faults
 }

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestBadConfiguration(t *testing.T) {
-	good := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x", "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters"}
+	good := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x", "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters", "CALENDAR_URL=http://127.0.0.1:1"}
 	tests := []struct {
 		name string
 		args []string
@@ -36,8 +36,8 @@ func TestBadConfiguration(t *testing.T) {
 		says []string
 	}{
 		{"nothing", nil, nil, []string{"--design"}},
-		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library, telescope, tickets"}},
-		{"help about an unknown design", []string{"--design", "cinema", "--help"}, good, []string{`"cinema"`, "library, telescope, tickets"}},
+		{"unknown design", []string{"--design", "cinema"}, good, []string{`"cinema"`, "library, telescope, tickets, calendar"}},
+		{"help about an unknown design", []string{"--design", "cinema", "--help"}, good, []string{`"cinema"`, "library, telescope, tickets, calendar"}},
 		{"no design name", []string{"--design"}, good, []string{"--design library"}},
 		{"unknown argument", []string{"--fast"}, good, []string{`"--fast"`, "--help"}},
 		{"required ones", []string{"--design", "library"}, nil, []string{`DATABASE_URL=""`, `PYXIS_URL=""`, "e.g. PYXIS_URL=http://"}},
@@ -49,6 +49,9 @@ func TestBadConfiguration(t *testing.T) {
 		{"tickets' required ones", []string{"--design", "tickets"}, good[:1], []string{`PAYMENTS_URL=""`, "e.g. PAYMENTS_URL=http://", `TICKETS_CALLBACK_SECRET=""`, "at least 16 characters"}},
 		{"tickets' bad ones", []string{"--design", "tickets"}, append(good, "PAYMENTS_URL=bank", "TICKETS_CALLBACK_SECRET=fifteen-letters", "TICKETS_POLICY=keep", "TICKETS_HOLD=0s", "TICKETS_REFUND_PARK_AFTER=0"), []string{`PAYMENTS_URL="bank"`, "TICKETS_CALLBACK_SECRET (15 characters, not shown)", `TICKETS_POLICY="keep"`, "quarantine or release", `TICKETS_HOLD="0s"`, `TICKETS_REFUND_PARK_AFTER="0"`}},
 		{"tickets' that don't fit together", []string{"--design", "tickets"}, append(good, "TICKETS_LOCK_TIMEOUT=5s", "TICKETS_RECONCILE_AFTER=5s", "TICKETS_HARD_TIMEOUT=4s"), []string{"TICKETS_LOCK_TIMEOUT", "less than TICKETS_STATEMENT_TIMEOUT", "TICKETS_RECONCILE_AFTER", "more than TICKETS_PAYMENT_TIMEOUT", "TICKETS_HARD_TIMEOUT", "more than TICKETS_RECONCILE_AFTER"}},
+		{"calendar's required one", []string{"--design", "calendar"}, good[:1], []string{`CALENDAR_URL=""`, "e.g. CALENDAR_URL=http://"}},
+		{"calendar's bad ones", []string{"--design", "calendar"}, append(good, "CALENDAR_URL=diary", "CALENDAR_PARK_AFTER=0", "CALENDAR_HORIZON=2y"), []string{`CALENDAR_URL="diary"`, `CALENDAR_PARK_AFTER="0"`, `CALENDAR_HORIZON="2y"`, "e.g. CALENDAR_HORIZON=17520h"}},
+		{"calendar's that don't fit together", []string{"--design", "calendar"}, append(good, "CALENDAR_LOCK_TIMEOUT=5s", "CALENDAR_RETRY_WINDOW=200h", "CALENDAR_SYNC_CLAIM=20s", "CALENDAR_REFRESH_LEASE=4s"), []string{"CALENDAR_LOCK_TIMEOUT", "less than CALENDAR_STATEMENT_TIMEOUT", "CALENDAR_RETRY_WINDOW", "at most CALENDAR_RETENTION", "CALENDAR_SYNC_CLAIM", "more than ten CALENDAR_TIMEOUT", "CALENDAR_REFRESH_LEASE", "more than two CALENDAR_TIMEOUT"}},
 		{"migrate without a database", []string{"migrate", "--design", "library"}, nil, []string{`DATABASE_URL=""`}},
 	}
 	for _, tt := range tests {
@@ -73,9 +76,9 @@ func TestBadConfiguration(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	common := []string{"DATABASE_URL", "SHUTDOWN_GRACE", "migrate", "library, telescope, tickets"}
-	of := map[string]string{"library": "LIBRARY_BREAKER_PROBES", "telescope": "TELESCOPE_TIME_ZONE", "tickets": "TICKETS_CALLBACK_SECRET"}
-	for _, only := range []string{"", "library", "telescope", "tickets"} {
+	common := []string{"DATABASE_URL", "SHUTDOWN_GRACE", "migrate", "library, telescope, tickets, calendar"}
+	of := map[string]string{"library": "LIBRARY_BREAKER_PROBES", "telescope": "TELESCOPE_TIME_ZONE", "tickets": "TICKETS_CALLBACK_SECRET", "calendar": "CALENDAR_PARK_AFTER"}
+	for _, only := range []string{"", "library", "telescope", "tickets", "calendar"} {
 		args := []string{"--help"}
 		if only != "" {
 			args = append(args, "--design", only)
@@ -177,11 +180,11 @@ func (s *server) ended(t *testing.T) int {
 }
 
 func TestServesAndStops(t *testing.T) {
-	for _, tt := range []struct{ design, how string }{{"library", "context"}, {"library", "signal"}, {"telescope", "context"}, {"telescope", "signal"}, {"tickets", "context"}, {"tickets", "signal"}} {
+	for _, tt := range []struct{ design, how string }{{"library", "context"}, {"library", "signal"}, {"telescope", "context"}, {"telescope", "signal"}, {"tickets", "context"}, {"tickets", "signal"}, {"calendar", "context"}, {"calendar", "signal"}} {
 		t.Run(tt.design+" "+tt.how, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := startDesign(t, ctx, tt.design, "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters")
+			s := startDesign(t, ctx, tt.design, "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters", "CALENDAR_URL=http://127.0.0.1:1")
 			req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/healthz", nil)
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
@@ -206,17 +209,21 @@ func TestServesAndStops(t *testing.T) {
 	}
 }
 
-// TestTicketsInTestMode: what is only not sensible, tests may have.
-func TestTicketsInTestMode(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	s := startDesign(t, ctx, "tickets", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters", "TEST_MODE=true", "TICKETS_RECONCILE_AFTER=2s", "TICKETS_HARD_TIMEOUT=1s")
-	if s.url == "" {
-		t.Fatalf("the server did not start:\n%s", s.stderr)
-	}
-	cancel()
-	if code := s.ended(t); code != 0 {
-		t.Errorf("exit code %d, want 0\n%s", code, s.stderr)
+// TestInTestMode: what is only not sensible, tests may have.
+func TestInTestMode(t *testing.T) {
+	for design, env := range map[string][]string{
+		"tickets":  {"PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters", "TICKETS_RECONCILE_AFTER=2s", "TICKETS_HARD_TIMEOUT=1s"},
+		"calendar": {"CALENDAR_URL=http://127.0.0.1:1", "CALENDAR_SYNC_CLAIM=2s", "CALENDAR_REFRESH_LEASE=1s"},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := startDesign(t, ctx, design, append(env, "TEST_MODE=true")...)
+		if s.url == "" {
+			t.Errorf("%s did not start:\n%s", design, s.stderr)
+		}
+		cancel()
+		if code := s.ended(t); code != 0 {
+			t.Errorf("%s: exit code %d, want 0\n%s", design, code, s.stderr)
+		}
 	}
 }
 
@@ -326,8 +333,8 @@ func TestPortTaken(t *testing.T) {
 }
 
 func TestDatabaseRefused(t *testing.T) {
-	env := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x?connect_timeout=2", "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters"}
-	for _, design := range []string{"library", "telescope", "tickets"} {
+	env := []string{"DATABASE_URL=postgres://x@127.0.0.1:1/x?connect_timeout=2", "PYXIS_URL=http://127.0.0.1:1", "PAYMENTS_URL=http://127.0.0.1:1", "TICKETS_CALLBACK_SECRET=sixteen-or-more-letters", "CALENDAR_URL=http://127.0.0.1:1"}
+	for _, design := range []string{"library", "telescope", "tickets", "calendar"} {
 		for _, args := range [][]string{{"--design", design}, {"migrate", "--design", design}} {
 			var stderr bytes.Buffer
 			if code := sut.Run(t.Context(), args, env, io.Discard, &stderr); code != 1 || !strings.Contains(stderr.String(), "database") {

@@ -6,7 +6,6 @@ import (
 	"github.com/overbook/overbook/sut/httpapi"
 )
 
-
 func (s *Service) postActivation(*http.Request, httpapi.Principal) (httpapi.Answer, error) {
 	return httpapi.Answer{}, errNotBuilt
 }

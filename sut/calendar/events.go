@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// A span is time, half-open.
-type span struct {
+// A period is time at the provider, half-open.
+type period struct {
 	Start time.Time `json:"start"`
 	End   time.Time `json:"end"`
 }
 
 // overlaps reports whether the spans have an instant in common; back to back
 // they have none.
-func (s span) overlaps(t span) bool { return s.Start.Before(t.End) && t.Start.Before(s.End) }
+func (p period) overlaps(q period) bool { return p.Start.Before(q.End) && q.Start.Before(p.End) }
 
 // Sources of an event.
 const (
@@ -26,7 +26,7 @@ const (
 
 // An event is one in the provider's calendar.
 type event struct {
-	span
+	period
 
 	ID      string `json:"event_id"`
 	Version int32  `json:"version"` // 0 for an external one
@@ -51,7 +51,7 @@ var refusals = map[string]verdict{"exists": exists, "spent": spent, "stale": sta
 
 // events are all events of the calendar that overlap the range, by start, with
 // whose they are.
-func (p *provider) events(ctx context.Context, res resource, during span, by cause) ([]event, error) {
+func (p *provider) events(ctx context.Context, res resource, during period, by cause) ([]event, error) {
 	rq := request{what: "list", method: http.MethodGet, path: query("/events", res, "from", stamp(during.Start), "to", stamp(during.End)), by: by}
 	told, err := p.call(ctx, res, rq)
 	if err != nil {
@@ -85,14 +85,14 @@ func (p *provider) event(ctx context.Context, res resource, id string, by cause)
 
 // busy is when the calendar says that it is busy; our own events are in it, and
 // it may be behind.
-func (p *provider) busy(ctx context.Context, res resource, during span, by cause) ([]span, error) {
+func (p *provider) busy(ctx context.Context, res resource, during period, by cause) ([]period, error) {
 	rq := request{what: "freebusy", method: http.MethodGet, path: query("/freebusy", res, "from", stamp(during.Start), "to", stamp(during.End)), by: by}
 	told, err := p.call(ctx, res, rq)
 	if err != nil {
 		return nil, err
 	}
 	var doc struct {
-		Busy []span `json:"busy"`
+		Busy []period `json:"busy"`
 	}
 	if told.status != http.StatusOK || json.Unmarshal(told.body, &doc) != nil {
 		return nil, told.strange(rq)
