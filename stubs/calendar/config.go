@@ -129,6 +129,3 @@ type At struct {
 	Overlapping bool     `json:"overlapping,omitempty"` // only calls whose range overlaps that of External are counted
 	External    External `json:"external"`              // its calendar can be left out
 }
-
-// Validate says all that is wrong with a change.
-func (c Config) Validate() error { return nil }
