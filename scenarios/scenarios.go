@@ -10,13 +10,16 @@ import (
 	"strings"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/scenarios/calendar"
 	"github.com/overbook/overbook/scenarios/library"
 	"github.com/overbook/overbook/scenarios/telescope"
 	"github.com/overbook/overbook/scenarios/tickets"
 )
 
 // All gives every built-in scenario, in the order in which they run.
-func All() []harness.Scenario { return slices.Concat(library.All(), telescope.All(), tickets.All()) }
+func All() []harness.Scenario {
+	return slices.Concat(library.All(), telescope.All(), tickets.All(), calendar.All())
+}
 
 // Select gives the scenarios that match the patterns: names, globs over whole
 // names ("library/*"), or all with the tag when there is no pattern. A pattern

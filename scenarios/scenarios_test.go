@@ -72,6 +72,7 @@ var everywhere = map[string][]string{
 	"library":   {"L-I1", "L-I2", "L-I3", "L-I3.charges", "L-I4", "L-I5", "L-I7"},
 	"telescope": {"T-I1", "T-I2", "T-I3", "T-I4", "T-I5", "T-I6", "T-I7", "T-I10"},
 	"tickets":   {"S-I1", "S-I2", "S-I3", "S-I4", "S-I5", "S-I6", "S-I7", "S-I8", "S-I9", "S-I10", "S-I11"},
+	"calendar":  {"C-I1", "C-I2", "C-I3", "C-I4", "C-I5", "C-I6", "C-I7", "C-I8"},
 }
 
 func TestEveryDesignSaysWhatItAlwaysChecks(t *testing.T) {
@@ -84,7 +85,7 @@ func TestEveryDesignSaysWhatItAlwaysChecks(t *testing.T) {
 
 // instants are the invariants on rows that every committed state keeps: they
 // are judged whether or not a run came to rest. All others are not.
-var instants = []string{"S-I1", "S-I3", "S-I4", "S-I4.seat", "S-I7", "S-I10"}
+var instants = []string{"S-I1", "S-I3", "S-I4", "S-I4.seat", "S-I7", "S-I10", "C-I1", "C-I1.history", "C-I2", "C-I5.once", "C-I8", "C-history", "C-history.steps", "C-history.events"}
 
 func TestEveryCheckHasItsOwnIDAndSentence(t *testing.T) {
 	each(t, func(t *testing.T, s harness.Scenario) {
