@@ -25,6 +25,8 @@ func (s *Service) routes() []route {
 	both := []httpapi.Role{httpapi.RoleMember, httpapi.RoleStaff}
 	return []route{
 		{"POST /calendar/resources", "resource", s.postResource, staff},
+		{"POST /calendar/resources/{id}/activation", "activate", s.postActivation, staff},
+		{"DELETE /calendar/resources/{id}/activation", "deactivate", s.deleteActivation, staff},
 		{"GET /calendar/resources/{id}", "show-resource", s.getResource, staff},
 		{"GET /calendar/resources/{id}/availability", "availability", s.getAvailability, both},
 		{"POST /calendar/resources/{id}/appointments", opBook, s.postAppointment, member},
@@ -34,6 +36,7 @@ func (s *Service) routes() []route {
 		{"DELETE /calendar/appointments/{appointment}", opCancel, s.deleteAppointment, member},
 		{"GET /calendar/appointments/{appointment}", "appointment", s.getAppointment, both},
 		{"POST /calendar/appointments/{appointment}/sync", "sync", s.postSync, staff},
+		{"GET /calendar/conflicts", "conflicts", s.getConflicts, staff},
 		{"POST /calendar/conflicts/{conflict}/resolution", opResolve, s.postResolution, staff},
 	}
 }

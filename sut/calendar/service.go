@@ -21,6 +21,7 @@ type Service struct {
 	store      *store
 	keys       *idempotency.Table
 	background *store // never queued behind a burst of clients
+	provider   *provider
 
 	giveUp context.CancelFunc // ends everything under way
 	halt   context.CancelFunc // ends the background work
@@ -43,6 +44,7 @@ func Start(ctx context.Context, cfg Config) (*Service, error) {
 		giveUp()
 		return nil, err
 	}
+	s.provider = newProvider(cfg, s.background, s.meters)
 	soft, halt := context.WithCancel(hard)
 	s.halt = halt
 	for _, run := range s.backgroundWork() {
@@ -72,7 +74,11 @@ func (s *Service) backgroundWork() []func(context.Context) {
 			return float64(pool.Stat().AcquiredConns())
 		})
 	}
-	return []func(context.Context){newPurger(s.background.Pool(), s.cfg).run}
+	return []func(context.Context){
+		newSynchroniser(s.background, s.provider, s.cfg, s.meters).run,
+		newReconciler(s.background, s.provider, s.cfg, s.meters).run,
+		newPurger(s.background.Pool(), s.cfg).run,
+	}
 }
 
 // Drain ends the background work. What it leaves undone the next replica does.
@@ -98,4 +104,5 @@ func (s *Service) Close() {
 	s.loops.Wait()
 	s.background.Close()
 	s.store.Close()
+	s.provider.close()
 }
