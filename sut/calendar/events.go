@@ -18,6 +18,9 @@ type period struct {
 // they have none.
 func (p period) overlaps(q period) bool { return p.Start.Before(q.End) && q.Start.Before(p.End) }
 
+// same reports whether both are the same time.
+func (p period) same(q period) bool { return p.Start.Equal(q.Start) && p.End.Equal(q.End) }
+
 // Sources of an event.
 const (
 	sourceOurs     = "ours"     // this client created it

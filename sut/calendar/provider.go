@@ -35,6 +35,9 @@ var (
 
 	// errUnclear is of a call of which nobody knows what became of it.
 	errUnclear = errors.New("the calendar provider gave no whole answer, the call may have been taken")
+
+	// errStrange is of an answer that the contract does not know.
+	errStrange = errors.New("the calendar provider gave a strange answer")
 )
 
 // A quietError is of a calendar that is not to be called before an instant of
@@ -60,9 +63,14 @@ type reply struct {
 	header http.Header
 }
 
-// strange is the error of a reply that the contract does not know.
+// strange is the error of a reply that says nothing that can be used.
 func (r reply) strange(rq request) error {
-	return fmt.Errorf("the calendar provider answered %d %.200q to %s %s", r.status, r.body, rq.method, rq.path)
+	return fmt.Errorf("%w: %d %.200q to %s %s", errStrange, r.status, r.body, rq.method, rq.path)
+}
+
+// notTaken is the error of a reply that may be another one in a while.
+func (r reply) notTaken(rq request) error {
+	return fmt.Errorf("%w: it answered %d %.200q to %s %s", errPassing, r.status, r.body, rq.method, rq.path)
 }
 
 // provider talks to the calendar provider, about a resource's calendar and with
@@ -115,7 +123,7 @@ func (p *provider) call(ctx context.Context, res resource, rq request) (reply, e
 		switch told.status {
 		case http.StatusUnauthorized:
 			if renewed {
-				return reply{}, fmt.Errorf("%w: it refuses a new token: %w", errPassing, told.strange(rq))
+				return reply{}, told.notTaken(rq) // a new token
 			}
 			if held, err = p.tokens.renew(ctx, res, held); err != nil {
 				return reply{}, err
@@ -123,7 +131,7 @@ func (p *provider) call(ctx context.Context, res resource, rq request) (reply, e
 		case http.StatusTooManyRequests:
 			return reply{}, p.quiet(ctx, res, told)
 		case http.StatusServiceUnavailable:
-			return reply{}, fmt.Errorf("%w: %w", errPassing, told.strange(rq))
+			return reply{}, told.notTaken(rq)
 		default:
 			return told, nil
 		}

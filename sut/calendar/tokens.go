@@ -173,7 +173,7 @@ func (t *tokens) ask(ctx context.Context, res resource, old grant, r refresh) er
 	}
 	t.meters.refreshed("failed")
 	if err == nil {
-		err = fmt.Errorf("%w: %w", errPassing, told.strange(rq))
+		err = told.notTaken(rq)
 	}
 	if _, storing := alter(ctx, t.st, scanResourceID, sqlLeaveRefresh, res.id, old.generation, r.key, now); storing != nil {
 		t.cfg.Log.Warn("could not give up the refresh of a token, others wait for it to run out", "resource", res.id, "error", storing)
