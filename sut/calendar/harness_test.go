@@ -71,9 +71,20 @@ type office struct {
 }
 
 // newOffice gives an office of its own with resources 1 and 2, active, and 3,
-// which is not; tests that have one run side by side. Its background work looks
-// once an hour, and finds no provider.
+// which is not; tests that have one run side by side. Its background work has
+// ended: what is tested here must not depend on it.
 func newOffice(t *testing.T, change ...func(*Config)) *office {
+	t.Helper()
+	o := newOfficeAtWork(t, change...)
+	if err := o.service.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// newOfficeAtWork gives an office whose background work goes on. Unless told
+// otherwise it looks once an hour, and finds no provider.
+func newOfficeAtWork(t *testing.T, change ...func(*Config)) *office {
 	t.Helper()
 	t.Parallel()
 	url := databases.Take(t)
