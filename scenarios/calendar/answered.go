@@ -186,3 +186,14 @@ func inputOf(op harness.Operation) map[string]any {
 	}
 	return doc
 }
+
+// movesOf are the moves of a reschedule.
+func movesOf(op harness.Operation) []move {
+	var body struct {
+		Moves []move `json:"moves"`
+	}
+	if json.Unmarshal(op.Input, &body) != nil {
+		return nil
+	}
+	return body.Moves
+}

@@ -2,7 +2,6 @@ package calendar
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -223,54 +222,53 @@ func resourceCalls(rec harness.Record) ([]linear.Call, error) {
 			}
 			seen[scope] = true
 		}
-		c, says, err := linearCall(op, of, byOp)
+		list, err := linearCalls(op, of, byOp)
 		if err != nil {
 			return nil, err
 		}
-		if says {
-			calls = append(calls, c)
-		}
+		calls = append(calls, list...)
 	}
 	return calls, nil
 }
 
-// linearCall makes the call of an operation; says is false when it says nothing
-// of a resource's appointments.
-func linearCall(op harness.Operation, of map[string]int64, byOp map[string]string) (c linear.Call, says bool, err error) {
-	in, resource, ok := askedFor(op, of, byOp)
-	if !ok || op.Sent == 0 {
-		return c, false, nil
+// linearCalls makes the calls of an operation, one for each resource that it is
+// of; none when it says nothing of a resource's appointments.
+func linearCalls(op harness.Operation, of map[string]int64, byOp map[string]string) (calls []linear.Call, err error) {
+	parts := askedFor(op, of, byOp)
+	if op.Sent == 0 {
+		return nil, nil
 	}
-	c = linear.Call{
-		ID: op.ID, Process: -1, Key: fmt.Sprintf("resource %s", resource), Input: in, Call: op.Sent, Outcome: harness.Info,
-		Text: fmt.Sprintf("%s by %s -> %s", callOf(op), op.Caller, answers.Word(op)),
-	}
-	reads := in.do == doRead || in.do == doBusy
-	if op.Status == 0 || op.Status >= 500 {
-		return c, !reads && (in.do != doBook || in.entries[0].id != ""), nil
-	}
-	c.Return, c.Outcome = op.Answered, op.Outcome
-	out := saidOf{told: answers.ProblemType(op)}
-	switch {
-	case op.Status == http.StatusOK || op.Status == http.StatusCreated:
-		out.told = toldDone
-		if in, out, err = granted(op, in, out); err != nil {
-			return c, false, err
+	for resource, in := range parts {
+		c := linear.Call{
+			ID: op.ID, Process: -1, Key: "resource " + resource, Input: in, Call: op.Sent, Outcome: harness.Info,
+			Text: fmt.Sprintf("%s by %s -> %s", callOf(op), op.Caller, answers.Word(op)),
 		}
-		c.Input = in
-	case out.told == toldBusy && in.do == doBook:
-		for i := range in.entries {
-			in.entries[i].id = ""
+		reads := in.do == doRead || in.do == doBusy
+		if op.Status == 0 || op.Status >= 500 {
+			if !reads && (in.do != doBook || in.entries[0].id != "") {
+				calls = append(calls, c)
+			}
+			continue
 		}
-	case out.told != toldBusy && out.told != toldOver:
-		return c, false, nil
+		c.Return, c.Outcome = op.Answered, op.Outcome
+		out := saidOf{told: answers.ProblemType(op)}
+		switch {
+		case op.Status == http.StatusOK || op.Status == http.StatusCreated:
+			out.told = toldDone
+			if c.Input, out, err = granted(op, in, out, resource); err != nil {
+				return nil, err
+			}
+		case out.told != toldBusy && out.told != toldOver, len(parts) > 1: // of several it is not told which
+			continue
+		}
+		c.Output = out
+		calls = append(calls, c)
 	}
-	c.Output = out
-	return c, true, nil
+	return calls, nil
 }
 
 // granted reads what an answer that is no refusal tells.
-func granted(op harness.Operation, in asked, out saidOf) (asked, saidOf, error) {
+func granted(op harness.Operation, in asked, out saidOf, resource string) (asked, saidOf, error) {
 	switch in.do {
 	case doBook, doMove:
 		list, err := appointmentsTold(op)
@@ -279,7 +277,9 @@ func granted(op harness.Operation, in asked, out saidOf) (asked, saidOf, error) 
 		}
 		in.entries = nil
 		for _, a := range list {
-			in.entries = append(in.entries, entryOf(a.ID, a.interval()))
+			if fmt.Sprint(a.ResourceID) == resource {
+				in.entries = append(in.entries, entryOf(a.ID, a.interval()))
+			}
 		}
 	case doRead:
 		a, err := appointmentOf(op)
@@ -303,56 +303,64 @@ func granted(op harness.Operation, in asked, out saidOf) (asked, saidOf, error) 
 	return in, out, nil
 }
 
-// askedFor reads what an operation asks for, and of which resource.
-func askedFor(op harness.Operation, of map[string]int64, byOp map[string]string) (in asked, resource string, ok bool) {
+// askedFor reads what an operation asks for, by resource.
+func askedFor(op harness.Operation, of map[string]int64, byOp map[string]string) map[string]asked {
 	id := target(op)
+	w, readable := askedOf(op)
+	one := func(in asked) map[string]asked {
+		if of[id] == 0 {
+			return nil
+		}
+		return map[string]asked{fmt.Sprint(of[id]): in}
+	}
 	switch callOf(op) {
 	case callBook:
-		w, readable := askedOf(op)
 		times, exact := w.intervals()
 		if !readable || !exact {
-			return in, "", false
+			return nil
 		}
-		in.do = doBook
+		in := asked{do: doBook}
 		for _, i := range times {
 			in.entries = append(in.entries, entryOf(byOp[op.ID], i))
 		}
-		return in, id, true
+		if op.Status == http.StatusConflict {
+			for i := range in.entries {
+				in.entries[i].id = ""
+			}
+		}
+		return map[string]asked{id: in}
 	case callMove:
-		w, readable := askedOf(op)
-		i, exact := w.interval()
-		return asked{do: doMove, entries: []entry{entryOf(id, i)}}, fmt.Sprint(of[id]), readable && exact && of[id] != 0
+		if i, exact := w.interval(); exact && readable {
+			return one(asked{do: doMove, entries: []entry{entryOf(id, i)}})
+		}
 	case callReschedule:
 		return togetherOf(op, of)
 	case callCancel:
-		return asked{do: doCancel, entries: []entry{{id: id}}}, fmt.Sprint(of[id]), of[id] != 0
+		return one(asked{do: doCancel, entries: []entry{{id: id}}})
 	case callRead:
-		return asked{do: doRead, entries: []entry{{id: id}}}, fmt.Sprint(of[id]), of[id] != 0
+		return one(asked{do: doRead, entries: []entry{{id: id}}})
 	case callAvailability:
-		from, to, readable := windowOf(op)
-		return asked{do: doBusy, from: from, to: to}, id, readable
+		if from, to, ok := windowOf(op); ok {
+			return map[string]asked{id: {do: doBusy, from: from, to: to}}
+		}
 	}
-	return in, "", false
+	return nil
 }
 
-// togetherOf reads a reschedule; one that is of several resources is of none here.
-func togetherOf(op harness.Operation, of map[string]int64) (in asked, resource string, ok bool) {
-	var body struct {
-		Moves []move `json:"moves"`
-	}
-	if json.Unmarshal(op.Input, &body) != nil || len(body.Moves) == 0 {
-		return in, "", false
-	}
-	in.do = doMove
-	one := of[body.Moves[0].AppointmentID]
-	for _, m := range body.Moves {
+// togetherOf reads a reschedule.
+func togetherOf(op harness.Operation, of map[string]int64) map[string]asked {
+	parts := map[string]asked{}
+	for _, m := range movesOf(op) {
 		i, exact := m.interval()
-		if !exact || of[m.AppointmentID] != one || one == 0 {
-			return in, "", false
+		if !exact || of[m.AppointmentID] == 0 {
+			return nil
 		}
-		in.entries = append(in.entries, entryOf(m.AppointmentID, i))
+		key := fmt.Sprint(of[m.AppointmentID])
+		in := parts[key]
+		in.do, in.entries = doMove, append(in.entries, entryOf(m.AppointmentID, i))
+		parts[key] = in
 	}
-	return in, fmt.Sprint(one), true
+	return parts
 }
 
 // windowOf reads from when to when an availability is asked for, in minutes.

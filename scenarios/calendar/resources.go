@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/overbook/overbook/harness"
 	provider "github.com/overbook/overbook/stubs/calendar"
@@ -77,4 +79,29 @@ func declare(ctx context.Context, env harness.Env, resources ...resource) error 
 // configure changes what the provider does.
 func configure(ctx context.Context, env harness.Env, c provider.Config) error {
 	return env.Upstream(provider.Name).Configure(ctx, c)
+}
+
+// begin reads what the plan chose into c, and gives the origin of its times.
+func begin(ctx context.Context, env harness.Env, c any) (origin time.Time, err error) {
+	if err := env.Plan().Decode(c); err != nil {
+		return origin, err
+	}
+	return originNow(ctx, env)
+}
+
+// booked makes an appointment that is not part of the race.
+func booked(ctx context.Context, env harness.Env, r harness.Request) (appointmentAnswer, error) {
+	op := env.Do(ctx, r)
+	if op.Status != http.StatusCreated {
+		return appointmentAnswer{}, refused(op, "201")
+	}
+	return appointmentOf(op)
+}
+
+// need makes a call that is not part of the race, and must be answered so.
+func need(ctx context.Context, env harness.Env, r harness.Request, status int) error {
+	if op := env.Do(ctx, r); op.Status != status {
+		return refused(op, strconv.Itoa(status))
+	}
+	return nil
 }

@@ -75,10 +75,7 @@ event and one event in the provider's calendar for each round.`,
 
 func driveTwoCustomers(ctx context.Context, env harness.Env) error {
 	var c pairChoices
-	if err := env.Plan().Decode(&c); err != nil {
-		return err
-	}
-	o, err := originNow(ctx, env)
+	o, err := begin(ctx, env, &c)
 	if err != nil {
 		return err
 	}
