@@ -18,9 +18,6 @@ var (
 	errNoAppointment = errors.New("there is no such appointment")
 )
 
-// errNotBuilt is of calls that nobody has built yet.
-var errNotBuilt = errors.New("not built yet")
-
 // A cause is who and what a change is of. Without a request the actor is
 // "server" and the rest is what the appointment says, or empty.
 type cause struct{ op, traceparent, actor string }
