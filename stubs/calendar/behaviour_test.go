@@ -58,10 +58,14 @@ func TestFrozenFreebusy(t *testing.T) {
 	if now := d.busy(t, "cal-1"); asOf.ReplaceAllString(now, "") != asOf.ReplaceAllString(fresh, "") {
 		t.Errorf("frozen again: %s, want the events of %s", now, fresh)
 	}
-	d.configure(t, calendar.Config{Default: &frozen, External: []calendar.External{
-		{Calendar: "cal-2", EventID: "other-1", Start: hour(9), End: hour(10)}, {Calendar: "cal-3", EventID: "other-1", Start: hour(9), End: hour(10)},
-	}})
-	d.refresh(t, "cal-3", "r-0", "key-0")
+	d.configure(t, calendar.Config{Default: &frozen, External: []calendar.External{{Calendar: "cal-2", EventID: "other-1", Start: hour(9), End: hour(10)}}})
+	watch := clock.New()
+	if err := clock.Await(t.Context(), "another time of day", 10*time.Second, time.Millisecond, func(context.Context) (bool, string, error) {
+		return watch.Now() > 5*time.Millisecond, "", nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	d.refresh(t, "cal-3", "r-0", "key-0") // appears only now
 	two, three := d.busy(t, "cal-2"), d.busy(t, "cal-3")
 	if !strings.Contains(two, `"busy":[]`) || two != three {
 		t.Errorf("frozen by default: %s and, of a calendar that appeared later, %s", two, three)
@@ -199,8 +203,12 @@ func TestHeldCreates(t *testing.T) {
 			if diff := cmp.Diff([]string{"token  issued", "token  issued", "create event-1 created", "external other-1 appeared"}, rows(l)); diff != "" || l.Calendars[0].Waiting != 2 {
 				t.Errorf("%d wait: %s", l.Calendars[0].Waiting, diff)
 			}
+			watch := clock.New()
 			d.configure(t, release)
 			calls.Wait()
+			if took := watch.Now(); took > 20*time.Second {
+				t.Errorf("they were decided after %s: by the bound, not by the release", took)
+			}
 			if l := d.ledger(t); l.Calendars[0].Waiting != 0 || len(l.Of("cal-1").Events) != 2 {
 				t.Errorf("after: %+v", l)
 			}
@@ -247,9 +255,12 @@ func TestCallsThatAreNotLookedAt(t *testing.T) {
 		{"POST /events", create("event-2", 9, 10, true), 503, refused("down")},
 		{"GET /events/event-1?calendar=cal-2", "", 200, one},
 	})
-	d.configure(t, calendar.Config{Default: &calendar.Behaviour{Mode: calendar.Down}})
-	d.behave(t, calendar.Behaviour{})
+	d.behave(t, calendar.Behaviour{FailFirst: map[string]int{calendar.List: 2}})
+	d.walk(t, []step{{list, "", 503, fail}})
+	d.configure(t, calendar.Config{Default: &calendar.Behaviour{Mode: calendar.Down}}) // cal-1 has its own, whose counts go on
 	d.walk(t, []step{
+		{list, "", 503, fail},
+		{list, "", 200, `{"events":[` + one + `]}`},
 		{"GET /events/event-1?calendar=cal-2", "", 503, refused("down")},
 		{ask, "", 200, one},
 	})

@@ -329,6 +329,9 @@ func TestLedgerIsPlainRowsInOrder(t *testing.T) {
 		t.Errorf("calendar: %+v", c)
 	}
 	text := d.send(t, "GET", "/__double/ledger", "", "", "").Body.Bytes()
+	if strings.Contains(string(text), "null") {
+		t.Errorf("a row has no value: %s", text)
+	}
 	var stored []harness.Row
 	if err := json.Unmarshal(text, &stored); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,8 @@ func TestMoments(t *testing.T) {
 		}},
 		"what can't be done says so": {
 			calendar.At{Calendar: "cal-1", Moment: calendar.AfterCreate, External: calendar.External{EventID: "event-1", Remove: true}},
-			[]step{book}, []string{"create event-1 created", "external event-1 not_done after-create"},
+			[]step{book},
+			[]string{"create event-1 created", "external event-1 not_done after-create"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
