@@ -31,7 +31,7 @@ func TestScenariosReadmeIsTrue(t *testing.T) {
 			t.Errorf("the track record lacks the line\n%s", line)
 		}
 	}
-	if n := strings.Count(doc, "\n| L-M") + strings.Count(doc, "\n| T-M") + strings.Count(doc, "\n| S-M"); n != len(all) {
+	if n := strings.Count(doc, "\n| L-M") + strings.Count(doc, "\n| T-M") + strings.Count(doc, "\n| S-M") + strings.Count(doc, "\n| C-M"); n != len(all) {
 		t.Errorf("the track record has %d mutants, the tree %d", n, len(all))
 	}
 	for _, s := range scenarios.All() {

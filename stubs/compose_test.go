@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/overbook/overbook/harness"
+	"github.com/overbook/overbook/stubs/calendar"
 	"github.com/overbook/overbook/stubs/payments"
 	"github.com/overbook/overbook/stubs/pyxis"
 )
@@ -19,7 +20,7 @@ import (
 // The compose file mounts mappings that are filled in already; they must be
 // the suite's own.
 func TestComposeMappingsAreTheSuites(t *testing.T) {
-	for _, d := range []harness.Double{pyxis.Double(), payments.Double()} {
+	for _, d := range []harness.Double{pyxis.Double(), payments.Double(), calendar.Double()} {
 		var file struct{ Mappings []map[string]any }
 		text, err := os.ReadFile(filepath.Join("compose", d.Name+".json"))
 		if err != nil {
