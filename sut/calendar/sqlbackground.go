@@ -120,8 +120,8 @@ where appointment_id = $1 and seq = any($2::int[]) and done_at is null`
 
 	// sqlSynced leaves it due when there are events that were not known of.
 	sqlSynced = `
-update syncs s set claim = null, claimed_until = null, attempts = 0, last_error = null, synced_at = $3,
-  due_at = case when exists (select from outbox o where o.appointment_id = s.appointment_id and o.done_at is null) then $3 end
+update syncs s set claim = null, claimed_until = null, attempts = 0, last_error = null, synced_at = $3::timestamptz,
+  due_at = case when exists (select from outbox o where o.appointment_id = s.appointment_id and o.done_at is null) then $3::timestamptz end
 where appointment_id = $1 and claim = $2`
 
 	sqlFailed = `
