@@ -28,9 +28,9 @@ type momentOf struct {
 func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 	own := map[string]bool{}
 	var run soundRun
-	var before map[string]bool
+	var before, called map[string]bool
 	for range warmRounds + 1 {
-		before = run.statements()
+		before, called = run.statements(), e.called(run)
 		var err error
 		if run, err = e.undisturbed(ctx); err != nil {
 			return nil, err
@@ -47,7 +47,7 @@ func (e *explorer) number(ctx context.Context) ([]momentOf, error) {
 	if len(moments) == 0 {
 		return nil, errors.New("the Postgres wire saw no statement of it; does the server reach Postgres through the wire?")
 	}
-	moments = append(moments, e.upstreamMoments(run)...)
+	moments = append(moments, e.upstreamMoments(run, called)...)
 	moments = append(moments, momentOf{
 		fault: harness.Fault{At: harness.BeforeResponse, Match: run.op.Kind, Nth: 1},
 		label: "before the first byte of the answer is read", at: run.op.Answered,
@@ -171,18 +171,20 @@ func label(at harness.Moment, sql string) string {
 	}
 }
 
-// upstreamMoments are those of the upstream calls that the run made: of the
-// operation alone, or, where the run goes beyond its answer, all that came.
-func (e *explorer) upstreamMoments(run soundRun) []momentOf {
+// upstreamMoments are those of the upstream calls that the run made. One whose
+// path was not called in the run before is known by its method alone: there is an
+// id in the path, and the next round has another one.
+func (e *explorer) upstreamMoments(run soundRun, before map[string]bool) []momentOf {
 	var list []momentOf
-	times := map[string]int{}
 	for _, name := range e.Upstreams {
-		for _, c := range e.env.Upstream(name).Calls() {
-			if (c.Op != run.op.ID && e.Until == nil) || !run.during(c.Received) {
-				continue
-			}
-			what := c.Method + " " + c.Path
+		times := map[string]int{} // by path, and by method
+		for _, c := range e.calls(name, run) {
+			what := callText(c)
+			times[c.Method]++
 			times[what]++
+			if !before[what] {
+				what = c.Method
+			}
 			for _, at := range []harness.Moment{harness.MomentReceived, harness.MomentAccepted} {
 				list = append(list, momentOf{
 					fault: harness.Fault{At: at, Match: what, Nth: times[what]}, label: fmt.Sprintf("%s %s of %s", at, what, name), at: c.Received,
@@ -192,3 +194,24 @@ func (e *explorer) upstreamMoments(run soundRun) []momentOf {
 	}
 	return list
 }
+
+// calls are an upstream's that came in the run: of the operation alone, or,
+// where the run goes beyond its answer, all of them.
+func (e *explorer) calls(upstream string, run soundRun) []harness.UpstreamCall {
+	return slices.DeleteFunc(slices.Clone(e.env.Upstream(upstream).Calls()), func(c harness.UpstreamCall) bool {
+		return (c.Op != run.op.ID && e.Until == nil) || !run.during(c.Received)
+	})
+}
+
+// called are the methods and paths of the upstream calls of the run.
+func (e *explorer) called(run soundRun) map[string]bool {
+	seen := map[string]bool{}
+	for _, name := range e.Upstreams {
+		for _, c := range e.calls(name, run) {
+			seen[callText(c)] = true
+		}
+	}
+	return seen
+}
+
+func callText(c harness.UpstreamCall) string { return c.Method + " " + c.Path }

@@ -103,3 +103,44 @@ func TestPointsComeBack(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A call whose path has an id of the round in it is found again in the next
+// round: it is the n-th of its method.
+func TestUpstreamCallsWithAnIDInThePath(t *testing.T) {
+	world := &working{}
+	call := func(method, path string) {
+		world.now += time.Millisecond
+		world.calls = append(world.calls, harness.UpstreamCall{Method: method, Path: path, Received: world.now})
+	}
+	e := explorer{env: world, Crash: Crash{
+		Name: "move", Upstreams: []string{"calendar"},
+		Until: func(_ context.Context, _ harness.Env, round int) error {
+			world.send("update refunds")
+			call("GET", "/busy")
+			call("GET", "/events/"+string(rune('a'+round)))
+			call("GET", "/busy")
+			return nil
+		},
+		Request: func(int) harness.Request { return harness.Request{Kind: "move"} },
+		Done:    func(context.Context, harness.Env, int) (bool, error) { return true, nil },
+		Quiet: func(context.Context, harness.Env) error {
+			call("GET", "/busy") // between two runs: nobody's
+			return nil
+		},
+	}}
+	moments, err := e.number(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range moments {
+		if m.fault.At == harness.MomentAccepted {
+			m.fault.Action = harness.ActionKill
+			got = append(got, m.fault.String())
+		}
+	}
+	want := []string{"kill at upstream-accepted(GET /busy, 1)", "kill at upstream-accepted(GET, 2)", "kill at upstream-accepted(GET /busy, 2)"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
