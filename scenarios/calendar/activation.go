@@ -112,7 +112,7 @@ type activationDrive struct {
 // book is somebody's booking of the resource, whether or not it can be had.
 func (d *activationDrive) book(kind string, r resource) harness.Request {
 	d.booked++
-	return answers.As(kind, book(d.booked, member(d.booked), r.ID, day(d.booked, d.c.From, d.c.From+30).in("Etc/UTC", d.origin), kind))
+	return answers.As(kind, book(d.booked, member(d.booked), r.ID, day(d.booked, d.c.From, d.c.From+30).in("Etc/UTC", d.origin), "booking"))
 }
 
 // hardWay activates a resource whose provider is down, and then takes no token.

@@ -189,7 +189,7 @@ var badResources = []bad{
 	{"activation-of-an-active-one", "409 already-active", func(w badWorld) harness.Request { return activate(0, staff(1), w.open, "") }},
 	{"activation-under-no-contract", "422 unknown-word", changed("provider_contract", "best-effort")},
 	{"activation-under-no-policy", "422 unknown-word", changed("conflict_policy", "ignore")},
-	{"activation-without-a-policy", "400 bad-request", changed("conflict_policy", nil)},
+	{"activation-without-a-policy", "422 unknown-word", changed("conflict_policy", nil)},
 	{"activation-without-a-limit", "400 bad-request", changed("conflict_limit", nil)},
 	{"activation-with-a-limit-below-none", "400 bad-request", changed("conflict_limit", -1)},
 	{"activation-with-half-a-limit", "400 bad-request", changed("conflict_limit", 1.5)},
@@ -216,7 +216,7 @@ var badResources = []bad{
 var badConflicts = []bad{
 	{"conflicts-shown-to-a-member", "403 forbidden", func(badWorld) harness.Request { return conflicts(0, stranger) }},
 	{"resolution-by-a-member", "403 forbidden", func(w badWorld) harness.Request { return resolve(0, member(3), w.conflict.ID, decisionKeep, "bad") }},
-	{"resolution-that-is-none", "422 unknown-word", func(w badWorld) harness.Request { return resolve(0, staff(1), w.conflict.ID, "ignore", "bad") }},
+	{"resolution-that-is-none", "400 bad-request", func(w badWorld) harness.Request { return resolve(0, staff(1), w.conflict.ID, "ignore", "bad") }},
 	{"resolution-of-the-unknown", "404 unknown-conflict", func(badWorld) harness.Request { return resolve(0, staff(1), nowhere, decisionKeep, "bad") }},
 	{"resolution-again", "409 already-resolved", func(w badWorld) harness.Request { return resolve(0, staff(1), w.kept, decisionCancel, "bad") }},
 	{"sync-of-what-is-not-parked", "409 not-parked", func(w badWorld) harness.Request { return syncAgain(0, staff(1), w.mine.ID) }},

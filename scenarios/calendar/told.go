@@ -27,7 +27,7 @@ var said = map[string][]string{
 	callRead:       {"200", "404 unknown-appointment"},
 	callSync:       {"200", "404 unknown-appointment", "409 not-parked"},
 	callConflicts:  {"200"},
-	callResolve:    {"200", "404 unknown-conflict", "409 already-resolved", "409 being-resolved", "422 unknown-word"},
+	callResolve:    {"200", "404 unknown-conflict", "409 already-resolved", "409 being-resolved"},
 }
 
 // everywhere are the answers that any call may be given.
