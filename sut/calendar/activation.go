@@ -102,7 +102,8 @@ func (s *Service) beginActivation(ctx context.Context, id int64, g guarantees, b
 			act, err = s.activating(ctx, tx, id, g, by)
 			return err == nil, err
 		})
-		if pg, ok := errors.AsType[*pgconn.PgError](err); !errors.Is(err, errActivating) && !(ok && pg.ConstraintName == oneActivation) {
+		pg, ok := errors.AsType[*pgconn.PgError](err)
+		if another := ok && pg.ConstraintName == oneActivation || errors.Is(err, errActivating); !another {
 			return act, err
 		}
 		busy, err := database.Read(ctx, s.store.Store, scanResourceID, sqlActivatingNow, s.cfg.Clock.Now())

@@ -269,12 +269,12 @@ func (f *fakeCalendar) serve(w http.ResponseWriter, r *http.Request) {
 // decide decides a call; f.mu is held.
 func (f *fakeCalendar) decide(c *fakeCall, word string, r *http.Request, token string) (int, any) {
 	d := f.diary(c.calendar)
-	switch {
-	case word == down:
+	switch word {
+	case down:
 		return http.StatusServiceUnavailable, map[string]any{"error": "down"}
-	case word == quiet:
+	case quiet:
 		return http.StatusTooManyRequests, map[string]any{"error": "too many"}
-	case word == expired:
+	case expired:
 		d.access = "ended"
 	}
 	if c.kind == "token" {

@@ -152,11 +152,16 @@ func (p *provider) quiet(ctx context.Context, res resource, told reply) error {
 	return &quietError{until}
 }
 
-// send sends one request and reads the whole answer, within the timeout.
+// send sends one request and reads the whole answer, within the timeout. When
+// the context ends it begins nothing, but lets what is under way end: what the
+// provider did should be known.
 func (p *provider) send(ctx context.Context, rq request, authorization, key string) (told reply, err error) {
+	if ctx.Err() != nil {
+		return reply{}, fmt.Errorf("%w: not sent, as this replica ends: %w", errPassing, context.Cause(ctx))
+	}
 	began := clock.Mono()
 	defer func() { p.meters.providerCall(rq.what, outcomeOf(told, err), clock.Mono()-began) }()
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.timeout)
 	defer cancel()
 	req, err := p.request(ctx, rq, authorization, key)
 	if err != nil {

@@ -14,13 +14,12 @@ type queue[T any] struct {
 	every time.Duration // between two looks for work, server time
 	hands int
 	claim func(ctx context.Context, most int) ([]T, error) // what is due now, at most so many
-	do    func(ctx context.Context, item T)                // has its own deadlines
+	do    func(ctx context.Context, item T)                // has its own deadlines, and begins nothing when the context ends
 	what  string                                           // is looked for, for the log
 }
 
 // run looks for work until the context ends; a clock that is turned on wakes
-// it. Then it begins nothing more, but lets what is under way end: do gets a
-// context that does not end with this one.
+// it. Then it claims nothing more, and waits for the hands.
 func (q queue[T]) run(ctx context.Context) {
 	free := make(chan struct{}, q.hands)
 	for range q.hands {
@@ -44,7 +43,7 @@ func (q queue[T]) run(ctx context.Context) {
 		for _, item := range items {
 			under.Go(func() {
 				defer func() { free <- struct{}{} }()
-				q.do(context.WithoutCancel(ctx), item)
+				q.do(ctx, item)
 			})
 		}
 		if len(items) < n && sleepSince(ctx, q.cfg.Clock, began, q.every) != nil {

@@ -107,24 +107,23 @@ func (r *reconciler) look(ctx context.Context, l lookAt) (saw []event, err error
 
 // A calendar is what was read of one.
 type calendar struct {
-	others []event          // by start
-	byID   map[string]event // others
-	ours   map[string]event
+	byID   map[string]event // all events
+	others []event          // those that are not ours, by start
 }
 
 func calendarOf(all []event) calendar {
-	c := calendar{byID: map[string]event{}, ours: map[string]event{}}
+	c := calendar{byID: make(map[string]event, len(all))}
 	for _, e := range all {
-		switch {
-		case e.Source == sourceOurs:
-			c.ours[e.ID] = e
-		case e.Start.Before(e.End): // one that takes no time is in nobody's way
-			c.byID[e.ID] = e
+		c.byID[e.ID] = e
+		if e.Source != sourceOurs && e.Start.Before(e.End) { // one that takes no time is in nobody's way
 			c.others = append(c.others, e)
 		}
 	}
 	return c
 }
+
+// ours reports whether an event of ours is there.
+func (c calendar) ours(id string) bool { return c.byID[id].Source == sourceOurs }
 
 // A judged row is an appointment that the provider has, or should have.
 type judged struct {
@@ -177,7 +176,7 @@ func (r *reconciler) clashes(ctx context.Context, l lookAt, cal calendar, rows [
 // missing finds ours that somebody took out of the calendar.
 func (r *reconciler) missing(ctx context.Context, l lookAt, cal calendar, rows []judged) error {
 	for _, j := range rows {
-		if _, there := cal.ours[j.eventID]; there || !j.settled {
+		if cal.ours(j.eventID) || !j.settled {
 			continue
 		}
 		err := r.change(ctx, l, j.id, func(ctx context.Context, c *change, res resource, a *appointment) error {
@@ -252,8 +251,7 @@ func (r *reconciler) vanished(ctx context.Context, l lookAt, cal calendar) error
 // has reports whether a conflict is still there, of an appointment at a time.
 func (c calendar) has(o openConflict, during period) bool {
 	if o.kind == kindMissing {
-		_, back := c.ours[o.external]
-		return !back
+		return !c.ours(o.external)
 	}
 	e, there := c.byID[o.external]
 	return there && e.overlaps(during)
@@ -262,8 +260,8 @@ func (c calendar) has(o openConflict, during period) bool {
 // orphans deletes events of ours that no appointment has. Other people's are
 // theirs, whatever they look like.
 func (r *reconciler) orphans(ctx context.Context, l lookAt, cal calendar) error {
-	ids := make([]string, 0, len(cal.ours))
-	for id, e := range cal.ours {
+	ids := make([]string, 0, len(cal.byID))
+	for id, e := range cal.byID {
 		if e.Source == sourceOurs {
 			ids = append(ids, id)
 		}

@@ -56,7 +56,8 @@ func (y *synchroniser) claim(ctx context.Context, most int) ([]claimed, error) {
 	}, sqlClaim, now, now.Add(y.cfg.SyncClaim), most)
 }
 
-// do brings one appointment and stores what came of it, or why it did not.
+// do brings one appointment and stores what came of it, or why it did not. When
+// the context ends, no other call begins, and another replica goes on from there.
 func (y *synchroniser) do(ctx context.Context, w claimed) {
 	err := y.synchronise(ctx, w)
 	if err == nil {
@@ -64,8 +65,8 @@ func (y *synchroniser) do(ctx context.Context, w claimed) {
 	}
 	log := y.cfg.Log.With("appointment", w.appointment, "error", err)
 	quiet := (*quietError)(nil)
-	if errors.As(err, &quiet) || errors.Is(err, errAuthorisation) {
-		log.Info("the provider can't be called about the calendar now; the appointment waits") // no failed attempt
+	if errors.As(err, &quiet) || errors.Is(err, errAuthorisation) || ctx.Err() != nil { // no failed attempt
+		log.Info("the provider can't be called about the calendar now; the appointment waits")
 		_, err = alter(ctx, y.st, scanYes, sqlUnclaim, w.appointment, w.claim)
 	} else {
 		err = y.failed(ctx, w, err)

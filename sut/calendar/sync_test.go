@@ -421,3 +421,25 @@ func TestSpentButActive(t *testing.T) {
 		t.Errorf("the error is %q", why)
 	}
 }
+
+// TestEndInTheMiddle: a replica that ends lets its call end, begins no other
+// one, and gives the work back. Nothing is lost, and it is no failed attempt.
+func TestEndInTheMiddle(t *testing.T) {
+	o, f := newLinked(t, contractCheck, policyReject, func(c *Config) { c.SyncInterval = 5 * time.Millisecond })
+	id := o.booked("member-1", "book-1", 1, "04-01T10:00", "04-01T11:00")
+	reached, goOn := f.gate(t, "create")
+	running := o.second()
+	<-reached
+	ended := make(chan error, 1)
+	go func() { ended <- running.Drain(context.Background()) }()
+	running.halt() // as Drain does: no earlier than that may the call end
+	goOn()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, "calls", f.kinds(), "freebusy create")
+	wantText(t, "sync row", scan[string](o, `select concat(attempts, claim, due_at is null) from syncs`), "0f")
+	o.sync()
+	wantText(t, "calls of another replica", f.kinds(), "get list")
+	wantText(t, "its events", o.results(id), "booked created")
+}

@@ -126,8 +126,15 @@ func (t *tokens) refresh(ctx context.Context, res resource, old grant) (grant, e
 			}
 		}
 		held, _, err := t.read(ctx, res)
-		if err != nil || held.generation > old.generation {
-			return held, err
+		if err != nil {
+			return grant{}, err
+		}
+		if held.generation > old.generation {
+			if held.access != "" {
+				return held, nil
+			}
+			old = held // staff have given another refresh token meanwhile
+			continue
 		}
 		if clock.Mono() >= until {
 			return grant{}, fmt.Errorf("%w: another replica has been refreshing its token for %v", errPassing, t.cfg.RefreshLease)
