@@ -159,7 +159,7 @@ type payload struct {
 
 // end ends an active appointment, which is locked: CANCELLED or REJECTED. tell
 // says whether the provider has to hear of it.
-func (c *change) end(ctx context.Context, a *appointment, state, reason string, tell bool) error { //nolint:unparam // see C-M13: whether the provider hears of it is said at each place
+func (c *change) end(ctx context.Context, a *appointment, state, reason string, tell bool) error { //nolint:unparam // whether the provider hears of it is said where it ends
 	if err := c.one(ctx, a.id, "end it", sqlEnd, a.id, state, c.now); err != nil {
 		return err
 	}

@@ -122,6 +122,42 @@ func TestSwapsAtOnce(t *testing.T) {
 	}
 }
 
+// A move, two cancellations and a booking of its time, at once: it is cancelled
+// once, moved only before that, and what is booked overlaps nothing.
+func TestMovesAndCancellationsAtOnce(t *testing.T) {
+	o := newOffice(t, crowded)
+	for round := range 20 {
+		day, key := fmt.Sprintf("04-%02d", round+1), func(what string) string { return fmt.Sprint(what, "-", round) }
+		id := o.booked("member-1", key("b"), 1, day+"T09:00", day+"T10:00")
+		answers := burst(4, func(i int) answer {
+			switch i {
+			case 0:
+				return o.move("member-1", key("m"), id, day+"T09:30", day+"T10:30")
+			case 1:
+				return o.book("member-2", key("b"), 1, day+"T09:15", day+"T09:45")
+			default:
+				return o.cancel("member-1", key(fmt.Sprint("c-", i)), id)
+			}
+		})
+		moved, cancelled := answers[0].kind(), tally(answers[2:])
+		if cancelled["200"] != 1 || cancelled["409 appointment-over"] != 1 {
+			t.Fatalf("round %d: cancelled %v", round, cancelled)
+		}
+		switch moved {
+		case "200":
+			o.is(id, "CANCELLED 3: 1 BOOKED, 2 MOVED, 3 CANCELLED; 1 appointment.booked, 2 appointment.moved, 3 appointment.cancelled; due")
+		case "409 appointment-over":
+			o.is(id, "CANCELLED 2: 1 BOOKED, 2 CANCELLED; 1 appointment.booked, 2 appointment.cancelled; due")
+		default:
+			t.Fatalf("round %d: moved %s", round, moved)
+		}
+		if b := answers[1].kind(); b != "201" && b != "409 overlap" {
+			t.Fatalf("round %d: booked %s", round, b)
+		}
+	}
+	o.conflictFree()
+}
+
 func TestMoveSeries(t *testing.T) {
 	o := newOffice(t)
 	a := wants(t, o.keyed("POST", "/calendar/resources/1/appointments", "member-1", "s-1", "{"+times("03-14T09:00", "03-14T10:00")+`,"weekly":4}`), "201")
