@@ -105,7 +105,7 @@ func TestOneActivationAtATime(t *testing.T) {
 	var under sync.WaitGroup
 	var first answer
 	under.Go(func() { first = o.activate(3, `"conflict_limit":1`) })
-	<-reached
+	soon(t, reached)
 	for _, a := range burst(8, func(i int) answer { return o.activate(3+i%2, `"conflict_limit":1`) }) {
 		wants(t, a, "409 activation-busy")
 		if a.doc["resource_id"] != float64(3) {
@@ -131,7 +131,7 @@ func TestActivationThatDied(t *testing.T) {
 	var under sync.WaitGroup
 	var first answer
 	under.Go(func() { first = o.activate(3, `"conflict_limit":1`) })
-	<-reached
+	soon(t, reached)
 	o.later(o.cfg.SyncClaim - time.Second)
 	wants(t, o.activate(4, `"conflict_limit":1`), "409 activation-busy")
 	o.later(time.Second)

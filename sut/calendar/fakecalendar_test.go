@@ -159,9 +159,20 @@ func barrier(t *testing.T) (reached <-chan struct{}, wait, goOn func()) {
 	return arrived, func() {
 		if waits.CompareAndSwap(false, true) {
 			close(arrived)
-			<-open
+			<-open // until the test ends, at the latest
 		}
 	}, goOn
+}
+
+// soon gives what comes out of a channel that is closed or gets something in time.
+func soon[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatalf("it did not happen within %v", patience)
+	}
+	return v
 }
 
 // made are the calls of a kind.

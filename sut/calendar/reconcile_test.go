@@ -231,14 +231,14 @@ func TestLateLookHasNothingToSay(t *testing.T) {
 	reached, goOn := f.late(t, "list")
 	ended := make(chan struct{})
 	go func() { defer close(ended); o.look() }()
-	<-reached
+	soon(t, reached)
 	f.external("x", "04-01T10:00", "04-01T11:00")
 	o.later(o.cfg.SyncClaim)
 	o.look()
 	wantText(t, "conflicts", o.conflicts(), "overlap x by reconciliation: open")
 	before := o.sum()
 	goOn()
-	<-ended
+	soon(t, ended)
 	wantText(t, "stored by the late look", o.sum(), before)
 }
 

@@ -305,13 +305,13 @@ func TestCreationAfterTheDeletion(t *testing.T) {
 	id := o.booked("member-1", "book-1", 1, "04-01T10:00", "04-01T11:00")
 	reached, goOn := f.gate(t, "create")
 	done := o.begun(1)
-	<-reached
+	soon(t, reached)
 	wants(t, o.cancel("member-1", "cancel-1", id), "200")
 	o.later(o.cfg.SyncClaim)
 	o.sync()
 	before := o.sum()
 	goOn()
-	<-done
+	soon(t, done)
 	wantText(t, "stored by the slow one", o.sum(), before)
 	wantText(t, "at the provider", f.holds(), "")
 	wantText(t, "its events", o.results(id), "booked not-needed, cancelled deleted")
@@ -354,14 +354,14 @@ func TestSlowWorkerWritesNothing(t *testing.T) {
 			f.when(tt.kind, tt.word)
 			reached, goOn := f.late(t, tt.kind)
 			done := o.begun(1)
-			<-reached
+			soon(t, reached)
 			f.with("cal-1", func(d *fakeDiary) { delete(d.events, "x") })
 			o.later(o.cfg.SyncClaim)
 			o.sync()
 			wantText(t, "its events", o.results(id), "booked created")
 			before := o.sum()
 			goOn()
-			<-done
+			soon(t, done)
 			if tt.word == quiet { // which is of the calendar, not of the appointment
 				o.exec(`update accounts set quiet_until = null`)
 			}
@@ -429,12 +429,12 @@ func TestEndInTheMiddle(t *testing.T) {
 	id := o.booked("member-1", "book-1", 1, "04-01T10:00", "04-01T11:00")
 	reached, goOn := f.gate(t, "create")
 	running := o.second()
-	<-reached
+	soon(t, reached)
 	ended := make(chan error, 1)
 	go func() { ended <- running.Drain(context.Background()) }()
 	running.halt() // as Drain does: no earlier than that may the call end
 	goOn()
-	if err := <-ended; err != nil {
+	if err := soon(t, ended); err != nil {
 		t.Fatal(err)
 	}
 	wantText(t, "calls", f.kinds(), "freebusy create")
