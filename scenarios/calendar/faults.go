@@ -7,6 +7,8 @@ import "github.com/overbook/overbook/harness"
 func faults() []harness.Scenario {
 	keep := map[string]string{paramPolicy.Name: policyKeep}
 	atomic := map[string]string{paramContract.Name: contractAtomic}
+	at := func(point string) map[string]string { return map[string]string{paramPoint.Name: point} }
+	free := plus(at(pointFree), map[string]string{paramReplicas.Name: "3", paramRounds.Name: "10"})
 	return []harness.Scenario{
 		busyAfterCheck(), onReplicas(busyAfterCheck(), "somebody else takes the time between check and create, at three replicas"),
 		variant(busyAfterCheck(), "keep-and-flag", "somebody else takes the time between our check and our create, and both stay until staff decide", keep),
@@ -25,5 +27,19 @@ func faults() []harness.Scenario {
 		variant(createTimeout(), "delete", "the provider deletes the event, and its answer never comes", map[string]string{paramCall.Name: lostDelete, paramAttempt.Name: "2"}),
 		staleFreebusy(), variant(staleFreebusy(), "keep-and-flag", "free/busy lags behind, and both events stay until staff decide", keep),
 		variant(staleFreebusy(), "atomic-hold", "free/busy lags behind, and the provider refuses what it must", atomic),
+		tokenExpiry(), onReplicas(tokenExpiry(), "appointments at three replicas meet an expired token; later there is no authorisation at all"),
+		cancelVersusCreate(), variant(cancelVersusCreate(), "before-sent", "members cancel before the create of their events is sent", at(pointChecked)),
+		variant(cancelVersusCreate(), "after-answer", "members cancel when their events are made and the server has not heard of it", at(pointAnswered)),
+		variant(cancelVersusCreate(), "free-3-replicas", "members cancel while three replicas make their events", free),
+		moveVersusCreate(), variant(moveVersusCreate(), "before-sent", "members move before the create of their events is sent", at(pointChecked)),
+		variant(moveVersusCreate(), "after-answer", "members move when their events are made and the server has not heard of it", at(pointAnswered)),
+		variant(moveVersusCreate(), "free-3-replicas", "members move while three replicas make their events", free),
+		ownEvents(), variant(ownEvents(), "atomic-hold", "a time is given up and taken again before a provider with an atomic hold has heard of the first", atomic),
+		onReplicas(ownEvents(), "a time is given up and taken again at three replicas, before the provider has heard of the first"),
+		conflictPause(), onReplicas(conflictPause(), "a resource with too many conflicts creates nothing more, on any of three replicas"),
+		providerDown(), onReplicas(providerDown(), "the provider is down for three replicas, and comes back"),
+		variant(providerDown(), "unreachable", "the provider can't be reached for a while", map[string]string{paramDown.Name: downUnreachable}),
+		variant(providerDown(), "parked", "the provider is down until everything is parked, and staff have it tried again", map[string]string{paramDown.Name: downParked}),
+		rateLimit(), onReplicas(rateLimit(), "the provider says 429 to one of three replicas, and none of them calls before the time is over"),
 	}
 }

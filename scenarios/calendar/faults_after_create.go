@@ -40,7 +40,7 @@ it, the other's event goes away, or the member moves away or cancels; one that w
 the way. A deleted event that staff keep is created again under its old id.`,
 		Sources: []string{"C-I3", "C-I4", "C-I5", "C-M5", "C-M11"},
 		Params:  []harness.Param{with(paramEach, "2"), paramPolicy, paramContract, paramReplicas},
-		Choose:  chooseParts(1, laterParts),
+		Choose:  chooseParts(laterParts),
 		Drive:   driveAfterCreate,
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int(paramEach.Name)

@@ -78,14 +78,7 @@ func (s *cast) each(ctx context.Context, kind string, list []int, request func(n
 
 // book books the parts' appointments.
 func (s *cast) book(ctx context.Context, kind string, list []int) error {
-	for i, op := range s.each(ctx, kind, list, s.booking) {
-		a, err := appointmentOf(op)
-		if err != nil {
-			return err
-		}
-		s.booked[list[i]] = a
-	}
-	return nil
+	return s.keep(list, s.each(ctx, kind, list, s.booking))
 }
 
 func (s *cast) booking(n int) harness.Request {
@@ -227,4 +220,88 @@ func awaitMet(ctx context.Context, env harness.Env, name string, times, want int
 		env.Witness(strings.ReplaceAll(name, " ", "_"), float64(want), float64(met(env, name, times)), text)
 	}
 	return err
+}
+
+// awaitWaiting waits until so many creates of a calendar wait at the provider.
+func awaitWaiting(ctx context.Context, env harness.Env, calendar string, want int) error {
+	return awaitLedger(ctx, env, "creates wait at the provider", want, func(l provider.Ledger) int {
+		for _, c := range l.Calendars {
+			if c.Calendar == calendar {
+				return c.Waiting
+			}
+		}
+		return 0
+	})
+}
+
+// released makes the requests at one barrier.
+func (s *cast) released(ctx context.Context, name, kind string, list []int, request func(n int) harness.Request) ([]harness.Operation, error) {
+	b := harness.Burst{Name: name}
+	for _, n := range list {
+		b.Requests = append(b.Requests, answers.As(kind, request(n)))
+	}
+	report, ops, err := s.env.Burst(ctx, b)
+	if err == nil {
+		answers.WitnessOverlap(s.env, report)
+	}
+	return ops, err
+}
+
+// keep stores what the parts' bookings were answered.
+func (s *cast) keep(list []int, ops []harness.Operation) (err error) {
+	for i, op := range ops {
+		if s.booked[list[i]], err = appointmentOf(op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ids are the appointments of the parts.
+func (s *cast) ids(names ...string) []string {
+	var list []string
+	for _, n := range s.playing(names...) {
+		list = append(list, s.booked[n].ID)
+	}
+	return list
+}
+
+// Queries that count among the appointments with the ids $1.
+const (
+	countSynced  = `select count(*) as n from syncs where appointment_id::text = any($1) and due_at is null and claim is null`
+	countFailing = `select count(*) as n from syncs where appointment_id::text = any($1) and attempts > 0`
+	countParked  = `select count(*) as n from syncs where appointment_id::text = any($1) and parked_at is not null`
+	countWaiting = `select count(*) as n from syncs join appointments using (appointment_id) where appointment_id::text = any($1) and due_at is not null and state = 'BOOKED'`
+)
+
+// look has staff ask how the n-th resource is, as an operation of the kind.
+func (s *cast) look(ctx context.Context, kind string, n int) harness.Operation {
+	return s.env.Do(ctx, answers.As(kind, readResource(staffProcess, staff(0), s.Resources[n].ID)))
+}
+
+// resourcesTold compares what staff were told of resources: how creation is, how
+// many conflicts are unresolved, how many appointments pending; by kind.
+func resourcesTold(doc string, want map[string]string) harness.Check {
+	return funcCheck("answers.resource", doc, "faults_drive.go", false, func(rec harness.Record) harness.Verdict {
+		var wrong []harness.Evidence
+		judged := map[string]bool{}
+		for _, op := range rec.History.Operations {
+			text, is := want[op.Kind]
+			if !is || op.Status != http.StatusOK {
+				continue
+			}
+			judged[op.Kind] = true
+			r, err := resourceOf(op)
+			if got := fmt.Sprintf("%s, %d unresolved, %d pending", r.Creation, r.Unresolved, r.Pending); err != nil || got != text {
+				wrong = append(wrong, answers.About(op, fmt.Sprintf("%s: got %s, want %s", op.Kind, got, text)))
+			}
+		}
+		switch {
+		case len(wrong) > 0:
+			return harness.Violated(answers.Few(wrong), "%s: %s", doc, wrong[0].Text)
+		case len(judged) < len(want):
+			return harness.Undecided(harness.ReasonUndelivered, "staff were told %d of %d times", len(judged), len(want))
+		}
+		return harness.Passed("%s: %d answers", doc, len(judged))
+	})
 }

@@ -83,7 +83,7 @@ appointment is REJECTED, and there never was an event of ours. An event that app
 touch an appointment are none.`,
 		Sources: []string{"C-I3", "C-I4", "C-I5", "C-M4", "C-M5"},
 		Params:  []harness.Param{paramEach, paramPolicy, paramContract, paramMoment, paramReplicas},
-		Choose:  chooseParts(1, clashingAndTouching),
+		Choose:  chooseParts(clashingAndTouching),
 		Drive:   driveAfterCheck,
 		Checks: func(p harness.Params) []harness.Check {
 			all, told := endsFound("look"), map[string][]string{partMet: {"create created"}, partTouching: {"create created"}}
@@ -165,7 +165,7 @@ event of ours is even tried; under keep-and-flag it is created beside the other'
 while reconciliation goes on seeing both. Others' events that only touch an appointment are in nobody's way.`,
 		Sources: []string{"C-I3", "C-I4", "C-I5", "C-M4", "C-M5", "C-M8"},
 		Params:  []harness.Param{paramEach, paramPolicy, paramContract, paramReplicas},
-		Choose:  chooseParts(1, clashingAndTouching),
+		Choose:  chooseParts(clashingAndTouching),
 		Drive:   driveBeforeCheck,
 		Checks: func(p harness.Params) []harness.Check {
 			once := []string{"create created"}

@@ -22,7 +22,7 @@ recorded and resolved under the policy; a provider with an atomic hold refuses t
 busy, the calendar itself is asked whose the time is: it is nobody's, and nobody is refused for it.`,
 		Sources: []string{"C-I3", "C-I4", "C-I5", "C-M4", "C-M5"},
 		Params:  []harness.Param{paramEach, paramPolicy, paramContract, paramReplicas},
-		Choose:  chooseParts(1, staleParts),
+		Choose:  chooseParts(staleParts),
 		Drive:   driveStale,
 		Checks: func(p harness.Params) []harness.Check {
 			all := endsKnown()
