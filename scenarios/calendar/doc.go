@@ -42,4 +42,4 @@ var invariants embed.FS
 const where = "scenarios/calendar"
 
 // All gives the scenarios of this design, in the order in which they run.
-func All() []harness.Scenario { return slices.Concat(races(), crashes(), faults()) }
+func All() []harness.Scenario { return slices.Concat(races(), crashes(), faults(), providerRaces()) }
