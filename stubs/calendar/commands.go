@@ -70,6 +70,18 @@ func (p *provider) appear(e External, at string) error {
 	return nil
 }
 
+// orphan has an event of ours stand that no call made. p.mu is held.
+func (p *provider) orphan(e External) error {
+	b := p.book(e.Calendar)
+	if _, stands := b.events[e.EventID]; stands || b.spent[e.EventID] {
+		return fmt.Errorf("orphans: %s in %s stands already or is spent; take another event_id", e.EventID, e.Calendar)
+	}
+	row := Call{Calendar: b.name, Call: Orphan, EventID: e.EventID, Start: e.Start.UTC(), End: e.End.UTC(), Version: 1, Source: Ours, Outcome: "appeared"}
+	b.events[e.EventID] = Event{b.name, e.EventID, row.Start, row.End, row.Version, "", Ours}
+	p.note(row)
+	return nil
+}
+
 // lose has somebody else remove one of ours. p.mu is held.
 func (p *provider) lose(l Lost) error {
 	b := p.book(l.Calendar)
@@ -130,6 +142,11 @@ func (p *provider) begin(c Config) {
 func (p *provider) once(c Config) error {
 	for _, e := range c.External {
 		if err := p.appear(e, ""); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.Orphans {
+		if err := p.orphan(e); err != nil {
 			return err
 		}
 	}

@@ -87,6 +87,7 @@ type Config struct {
 	// Done once, in this order, after what is above, and never part of GET
 	// /__double/config. When one of them can't be done, nothing of the change is.
 	External     []External `json:"external,omitempty"`
+	Orphans      []External `json:"orphans,omitempty"` // events of this client's that no call made: as if its database had forgotten them
 	Lose         []Lost     `json:"lose,omitempty"`
 	ExpireTokens []string   `json:"expire_tokens,omitempty"` // calendars, or All: the access token ends (401 token_expired)
 	Revoke       []string   `json:"revoke,omitempty"`        // calendars, or All: the access token ends (401 unauthorized), and no refresh token is valid (invalid_grant) until Grant

@@ -12,6 +12,7 @@ import (
 // Call words of ledger rows, beside Freebusy, Create, Update, Delete and Token.
 const (
 	Appear  = "external" // an external event appeared, was replaced, or went
+	Orphan  = "orphan"   // one of ours stands that no call made
 	Lose    = "lose"     // somebody else removed one of ours
 	Expire  = "expire"   // the access token was ended
 	Revoke  = "revoke"   // the refresh token was ended
@@ -32,7 +33,7 @@ type Call struct {
 	N          int       `json:"n"`     // from 1, without a gap
 	AtMS       float64   `json:"at_ms"` // since the double was made
 	Calendar   string    `json:"calendar"`
-	Call       string    `json:"call"`           // Create, Update, Delete, Freebusy, Token, Appear, Lose, Expire, Revoke, Granted
+	Call       string    `json:"call"`           // Create, Update, Delete, Freebusy, Token, Appear, Orphan, Lose, Expire, Revoke, Granted
 	EventID    string    `json:"event_id"`       // empty for Freebusy, Token, Expire, Revoke, Granted
 	Start      time.Time `json:"start,omitzero"` // that was asked for; of Delete and Lose, of the event that stood
 	End        time.Time `json:"end,omitzero"`

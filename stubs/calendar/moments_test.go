@@ -108,3 +108,21 @@ func TestMomentsAnswerFromTheOldState(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// An orphan is ours in every way, but that no create made it.
+func TestOrphan(t *testing.T) {
+	d := newDesk(t, "cal-1")
+	d.configure(t, calendar.Config{Orphans: []calendar.External{external("event-7", 9, 10)}})
+	ours := `{"event_id":"event-7",` + span(9, 10) + `,"version":1,"title":"","source":"ours"}`
+	d.walk(t, []step{
+		{in("/events", 9, 10), "", 200, `{"events":[` + ours + `]}`},
+		{"POST /events", create("event-1", 9, 10, true), 201, event("event-1", 9, 10, 1)}, // not busy
+		{"DELETE /events/event-7?calendar=cal-1", "", 204, ""},
+		{"POST /events", create("event-7", 9, 10, true), 409, refused("spent")},
+	})
+	want := []string{"token  issued", "orphan event-7 appeared", "create event-1 created", "delete event-7 deleted", "create event-7 spent"}
+	l := d.ledger(t)
+	if diff := cmp.Diff(want, rows(l)); diff != "" || l.Calendars[0].Created != 1 {
+		t.Errorf("created %d: %s", l.Calendars[0].Created, diff)
+	}
+}

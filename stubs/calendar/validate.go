@@ -30,6 +30,12 @@ func (c Config) Validate() error {
 	for _, e := range c.External {
 		errs = append(errs, e.validate("external"))
 	}
+	for _, e := range c.Orphans {
+		errs = append(errs, e.validate("orphans"))
+		if e.Remove {
+			errs = append(errs, fmt.Errorf("orphans: %s can't be removed; lose it", e.EventID))
+		}
+	}
 	for _, l := range c.Lose {
 		errs = append(errs, calendarName("lose", l.Calendar), eventID("lose", l.EventID))
 	}
