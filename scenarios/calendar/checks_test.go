@@ -153,8 +153,8 @@ func TestCreatedOnce(t *testing.T) {
 	elsewhere := made(1, 1, 1)
 	elsewhere.Calendar = "cal-2"
 	expectVerdict(t, createdOnce().Judge(withLedger(t, rec, provider.Ledger{Calls: []provider.Call{elsewhere}})), harness.Failed, "in calendar cal-2")
-	putRow(rec, "appointment_audit", harness.Row{"appointment_id": uid(1), "seq": 2.0, "event": "RESTORED"})
-	expectVerdict(t, createdOnce().Judge(withLedger(t, rec, provider.Ledger{Calls: []provider.Call{made(1, 1, 1), made(1, 1, 2)}})), harness.Pass, "1 judged")
+	lost := provider.Call{N: 2, Calendar: "cal-1", Call: provider.Lose, EventID: "event-1", Externals: []string{}}
+	expectVerdict(t, createdOnce().Judge(withLedger(t, rec, provider.Ledger{Calls: []provider.Call{made(1, 1, 1), lost, made(1, 1, 2)}})), harness.Pass, "1 judged")
 }
 
 func TestStandsOnce(t *testing.T) {

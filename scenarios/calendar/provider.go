@@ -29,15 +29,15 @@ func bookCheck(id, doc, file string, settled bool, judge func(b books) (wrong []
 }
 
 // createdOnce is C-I2 at the provider: it makes one event an appointment, under
-// the id that the appointment has, and once more for each time that staff have
-// it restored; for nothing else it makes any.
+// the id that the appointment has, and once more for each time that somebody
+// else has removed it; for nothing else it makes any.
 func createdOnce() harness.Check {
 	const doc = "the provider makes one event an appointment, under its own id, and none for anybody else"
 	return bookCheck("C-I2.provider", doc, "provider.go", false, func(b books) (wrong []harness.Evidence, judged int) {
-		restored := map[string]int{}
-		for _, r := range b.audit {
-			if text(r, "event") == "RESTORED" {
-				restored[text(r, "appointment_id")]++
+		lost := map[string]int{}
+		for _, c := range b.provider.Calls {
+			if c.Call == provider.Lose {
+				lost[c.EventID]++
 			}
 		}
 		made := map[string]int{}
@@ -55,7 +55,7 @@ func createdOnce() harness.Check {
 			switch {
 			case !known:
 				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("event %s was made, and is no appointment's", id)})
-			case n > 1+restored[text(a, "appointment_id")]:
+			case n > 1+lost[id]:
 				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("event %s of appointment %s was made %d times", id, text(a, "appointment_id"), n), Ops: opOf(a)})
 			}
 		}
@@ -88,10 +88,15 @@ func standsOnce() harness.Check {
 	})
 }
 
-// worksOn says whether the servers work on a resource's calendar at all.
+// worksOn says whether the servers work on a resource's calendar at all at the
+// end: activated once, authorised, and not asked to be quiet any more.
 func (b books) worksOn(resource harness.Row) bool {
 	account := b.accounts[whole(resource, "resource_id")]
-	return resource != nil && resource["activated_at"] != nil && text(account, "state") == "OK" && account["quiet_until"] == nil
+	if resource == nil || resource["activated_at"] == nil || text(account, "state") != "OK" {
+		return false
+	}
+	until, quiet := instant(text(account, "quiet_until"))
+	return !quiet || (!b.now.IsZero() && !until.After(b.now))
 }
 
 // misplaced says what is wrong with the events that stand for an appointment,

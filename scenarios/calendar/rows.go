@@ -65,6 +65,7 @@ type books struct {
 	pending      map[string]int           // events that are not done, by appointment
 	syncs        map[string]harness.Row   // by appointment
 	audit        []harness.Row
+	now          time.Time // to the servers, at the end of the drive; zero when it is not known
 }
 
 // booksOf reads both sides from a record; what could not be read is said.
@@ -89,6 +90,7 @@ func booksOf(rec harness.Record) (b books, missing string) {
 	b.resources, b.calendars, b.accounts = map[int64]harness.Row{}, map[string]harness.Row{}, map[int64]harness.Row{}
 	b.appointments, b.byEvent, b.conflicts = map[string]harness.Row{}, map[string]harness.Row{}, map[string][]harness.Row{}
 	b.pending, b.syncs, b.audit = map[string]int{}, map[string]harness.Row{}, all["appointment_audit"]
+	b.now = serverTimeOf(rec)
 	for _, r := range all["resources"] {
 		b.resources[whole(r, "resource_id")], b.calendars[text(r, "calendar")] = r, r
 	}
