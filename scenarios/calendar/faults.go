@@ -41,5 +41,6 @@ func faults() []harness.Scenario {
 		variant(providerDown(), "unreachable", "the provider can't be reached for a while", map[string]string{paramDown.Name: downUnreachable}),
 		variant(providerDown(), "parked", "the provider is down until everything is parked, and staff have it tried again", map[string]string{paramDown.Name: downParked}),
 		rateLimit(), onReplicas(rateLimit(), "the provider says 429 to one of three replicas, and none of them calls before the time is over"),
+		foreignEvents(), onReplicas(foreignEvents(), "three replicas tell events of others from events of ours that nobody knows"),
 	}
 }
