@@ -33,7 +33,7 @@ reason and when to come again, the resource stays inactive, and whoever books is
 provider that takes its time: they come one after the other, or one is told 409 activation-busy and which one is at it; who books meanwhile is refused. At last
 one is deactivated with an appointment on its way: no more bookings, and the appointment is created all the same; and activated again under another policy.`,
 		Sources: []string{"C-I3", "C-I7", "C-I8"},
-		Params:  []harness.Param{with(paramRounds, "4"), paramReplicas, paramContract},
+		Params:  []harness.Param{upTo(with(paramRounds, "4"), 100), paramReplicas, paramContract},
 		Rounds:  rounds,
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			return activationChoices{Resources: chooseResources(rng, p, 1+2*rounds(p)), From: 8*60 + rng.IntN(600), Order: rng.Perm(2 * rounds(p))}, nil

@@ -96,6 +96,12 @@ func with(p harness.Param, value string) harness.Param {
 	return p
 }
 
+// upTo bounds the parameter where its default bound would leave the horizon.
+func upTo(p harness.Param, most int) harness.Param {
+	p.Max = most
+	return p
+}
+
 func users(p harness.Params) int { return p.Int(paramUsers.Name) }
 
 // rounds says how many rounds the parameters ask for.

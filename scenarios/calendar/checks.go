@@ -1,9 +1,13 @@
 package calendar
 
 import (
+	"slices"
+	"time"
+
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/check"
 	"github.com/overbook/overbook/scenarios/answers"
+	provider "github.com/overbook/overbook/stubs/calendar"
 )
 
 // outputCap is how much of an answer the history keeps.
@@ -72,3 +76,35 @@ func standing(_ harness.Params, a allowance) []harness.Check {
 func served(p harness.Params) []harness.Check { return append(always(p), noServerErrors()) }
 
 func noServerErrors() harness.Check { return answers.NoServerErrors(where + "/checks.go") }
+
+// subjectHeld is the event until which every call of the provider was held.
+const subjectHeld = "calls are held"
+
+// holdCalls has each call of the provider held until the transactions that its
+// server has open have ended, for [noTransactionDuringCalls]. It is installed
+// before the first call; done is called at the end of the drive.
+func holdCalls(env harness.Env) (done func()) {
+	heal := check.AwaitQuiet(env, provider.Name)
+	return func() {
+		env.Record(harness.Event{Kind: harness.EventNote, Subject: subjectHeld, Text: "until now each call of the provider was held for transactions to end"})
+		heal()
+	}
+}
+
+// noTransactionDuringCalls judges the calls that came while they were held:
+// reconciliation goes on as long as there are servers.
+func noTransactionDuringCalls() harness.Check {
+	all := check.NoTransactionDuringCall("transactions", provider.Name)
+	judge := all.Judge
+	all.Judge = func(rec harness.Record) harness.Verdict {
+		var until time.Duration
+		for _, e := range rec.History.Events {
+			if e.Subject == subjectHeld {
+				until = e.At
+			}
+		}
+		rec.Upstream = slices.DeleteFunc(slices.Clone(rec.Upstream), func(c harness.UpstreamCall) bool { return c.Received >= until })
+		return judge(rec)
+	}
+	return all
+}

@@ -208,11 +208,7 @@ func resourceCalls(rec harness.Record) ([]linear.Call, error) {
 	if !ok {
 		return nil, fmt.Errorf("the appointments could not be read")
 	}
-	of, byOp := map[string]int64{}, map[string]string{}
-	for _, r := range rows.Rows {
-		of[text(r, "appointment_id")] = whole(r, "resource_id")
-		byOp[text(r, "overbook_op")] = text(r, "appointment_id")
-	}
+	k := knownOf(rows.Rows)
 	var calls []linear.Call
 	seen := map[string]bool{} // copies under one key have one effect: the first that was answered stands for all
 	for _, op := range rec.History.Operations {
@@ -222,7 +218,7 @@ func resourceCalls(rec harness.Record) ([]linear.Call, error) {
 			}
 			seen[scope] = true
 		}
-		list, err := linearCalls(op, of, byOp)
+		list, err := linearCalls(op, k)
 		if err != nil {
 			return nil, err
 		}
@@ -231,10 +227,52 @@ func resourceCalls(rec harness.Record) ([]linear.Call, error) {
 	return calls, nil
 }
 
+// A known is what the rows say of appointments: of which resource each is, and
+// which a booking made or a series has, in the order of the series.
+type known struct {
+	of           map[string]int64
+	byOp, series map[string][]string
+}
+
+func knownOf(rows []harness.Row) known {
+	k := known{map[string]int64{}, map[string][]string{}, map[string][]string{}}
+	rows = slices.SortedStableFunc(slices.Values(rows), func(a, b harness.Row) int {
+		return cmp.Compare(whole(a, "series_no"), whole(b, "series_no"))
+	})
+	for _, r := range rows {
+		id := text(r, "appointment_id")
+		k.of[id] = whole(r, "resource_id")
+		if op := text(r, "overbook_op"); op != "" {
+			k.byOp[op] = append(k.byOp[op], id)
+		}
+		if series := text(r, "series_id"); series != "" {
+			k.series[series] = append(k.series[series], id)
+		}
+	}
+	return k
+}
+
+// seriesOf is a move of a whole series, of which none was given up.
+func (k known) seriesOf(series string, w when) map[string]asked {
+	in := asked{do: doMove}
+	resource := ""
+	for week, id := range k.series[series] {
+		at, exact := w.weeksLater(week).interval()
+		if !exact {
+			return nil
+		}
+		in.entries, resource = append(in.entries, entryOf(id, at)), fmt.Sprint(k.of[id])
+	}
+	if resource == "" {
+		return nil
+	}
+	return map[string]asked{resource: in}
+}
+
 // linearCalls makes the calls of an operation, one for each resource that it is
 // of; none when it says nothing of a resource's appointments.
-func linearCalls(op harness.Operation, of map[string]int64, byOp map[string]string) (calls []linear.Call, err error) {
-	parts := askedFor(op, of, byOp)
+func linearCalls(op harness.Operation, k known) (calls []linear.Call, err error) {
+	parts := askedFor(op, k)
 	if op.Sent == 0 {
 		return nil, nil
 	}
@@ -304,14 +342,14 @@ func granted(op harness.Operation, in asked, out saidOf, resource string) (asked
 }
 
 // askedFor reads what an operation asks for, by resource.
-func askedFor(op harness.Operation, of map[string]int64, byOp map[string]string) map[string]asked {
+func askedFor(op harness.Operation, k known) map[string]asked {
 	id := target(op)
 	w, readable := askedOf(op)
 	one := func(in asked) map[string]asked {
-		if of[id] == 0 {
+		if k.of[id] == 0 {
 			return nil
 		}
-		return map[string]asked{fmt.Sprint(of[id]): in}
+		return map[string]asked{fmt.Sprint(k.of[id]): in}
 	}
 	switch callOf(op) {
 	case callBook:
@@ -320,13 +358,13 @@ func askedFor(op harness.Operation, of map[string]int64, byOp map[string]string)
 			return nil
 		}
 		in := asked{do: doBook}
-		for _, i := range times {
-			in.entries = append(in.entries, entryOf(byOp[op.ID], i))
-		}
-		if op.Status == http.StatusConflict {
-			for i := range in.entries {
-				in.entries[i].id = ""
+		ids := k.byOp[op.ID] // none of one that was refused
+		for i, at := range times {
+			e := entryOf("", at)
+			if i < len(ids) && op.Status != http.StatusConflict {
+				e.id = ids[i]
 			}
+			in.entries = append(in.entries, e)
 		}
 		return map[string]asked{id: in}
 	case callMove:
@@ -334,7 +372,9 @@ func askedFor(op harness.Operation, of map[string]int64, byOp map[string]string)
 			return one(asked{do: doMove, entries: []entry{entryOf(id, i)}})
 		}
 	case callReschedule:
-		return togetherOf(op, of)
+		return togetherOf(op, k.of)
+	case callMoveSeries:
+		return k.seriesOf(id, w)
 	case callCancel:
 		return one(asked{do: doCancel, entries: []entry{{id: id}}})
 	case callRead:

@@ -3,6 +3,7 @@ package calendar
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/overbook/overbook/harness"
 )
@@ -45,6 +46,38 @@ func busyOf(slots ...int) harness.Operation {
 		list += fmt.Sprintf(`{"start":%q,"end":%q}`, slot(n).start(dawn).Format("2006-01-02T15:04:05Z"), slot(n).end(dawn).Format("2006-01-02T15:04:05Z"))
 	}
 	return replied(availability(8, "member-8", 1, dawn, dawn.AddDate(0, 0, 1)), 200, `{"busy":[`+list+`],"as_of":null}`)
+}
+
+// TestModelOfSeries: a series is booked and moved whole.
+func TestModelOfSeries(t *testing.T) {
+	weekly := utcAt(1)
+	weekly.Weekly = 2
+	later := slot(1)
+	later.From, later.To = later.From+7*24*60, later.To+7*24*60
+	series := func(r harness.Request, status, slotted int) harness.Operation {
+		second := slot(slotted)
+		second.From, second.To = second.From+7*24*60, second.To+7*24*60
+		return replied(r, status, fmt.Sprintf(`{"series_id":"s","appointments":[%s,{"appointment_id":%q,"resource_id":1,"start":%q,"end":%q}]}`,
+			told(1, slotted, "BOOKED"), uid(2), second.start(dawn).Format(time.RFC3339), second.end(dawn).Format(time.RFC3339)))
+	}
+	booking := from(series(book(1, "member-1", 1, weekly, "weekly"), 201, 1), 1, 2)
+	moving := from(series(moveSeries(1, "member-1", "s", utcAt(3), "move"), 200, 3), 3, 4)
+	single := func(s span, sent int) harness.Operation {
+		return from(denied(book(3, "member-3", 1, s.in("Etc/UTC", dawn), fmt.Sprint(sent)), 409, "overlap", ""), sent, sent+1)
+	}
+	judge := func(ops ...harness.Operation) harness.Verdict {
+		rec := history(ops...)
+		for n := range 2 {
+			rec.Rows["table:appointments"].Rows[n]["series_id"] = "s"
+			rec.Rows["table:appointments"].Rows[n]["series_no"] = float64(n)
+		}
+		return linearizable().Judge(rec)
+	}
+	expectVerdict(t, judge(booking, single(later, 3)), harness.Pass, "")
+	expectVerdict(t, judge(booking, moving, single(later, 5)), harness.Failed, "")
+	expectVerdict(t, judge(booking, moving, single(span{later.From + 120, later.To + 120}, 5)), harness.Pass, "")
+	stuck := from(denied(moveSeries(1, "member-1", "s", utcAt(3), "move"), 409, "overlap", ""), 3, 4)
+	expectVerdict(t, judge(booking, stuck), harness.Failed, "")
 }
 
 func TestModel(t *testing.T) {

@@ -12,6 +12,7 @@ func races() []harness.Scenario {
 		rescheduleSwap(), onReplicas(rescheduleSwap(), "appointments swap their times while others wait at three replicas"),
 		crossedReschedules(), onReplicas(crossedReschedules(), "customers move appointments with two consultants together, in opposite orders, at three replicas"),
 		moveVersusBook(), onReplicas(moveVersusBook(), "an appointment is moved at one replica while others book at two more"),
+		weeklyCourses(), onReplicas(weeklyCourses(), "weekly courses are booked and moved at three replicas"),
 		bookingStorm(), onReplicas(bookingStorm(), "the storm over three replicas"),
 		sameKeyRetries(), onReplicas(sameKeyRetries(), "copies of one request meet at three replicas"),
 		dst(), badInput(),

@@ -165,7 +165,7 @@ func crossedReschedules() harness.Scenario {
 the order of the request has them wait for each other. Here everybody is answered 200, and nobody is told to come again: locks are taken in one order.
 In each round two of them want the same time of one consultant: one of these gets it, the other is refused whole, with both appointments where they were.`,
 		Sources: []string{"C-I1", "C-I3", "C-M14"},
-		Params:  []harness.Param{with(paramUsers, "8"), with(paramRounds, "6"), paramReplicas, paramContract},
+		Params:  []harness.Param{upTo(with(paramUsers, "8"), 60), upTo(with(paramRounds, "6"), 300), paramReplicas, paramContract},
 		Rounds:  rounds,
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			return crossedChoices{Resources: chooseResources(rng, p, 2), Minute: 60 * rng.IntN(3), Rival: 1 + rng.IntN(max(1, users(p)-1))}, nil
@@ -188,7 +188,7 @@ type crossedChoices struct {
 }
 
 // driveCrossed has everybody's appointments ten minutes long and twenty apart;
-// each round moves them by ten, so that everybody's next time is free but the
+// each round moves them to the next day, where everybody's time is free but the
 // one that two want, of the first consultant.
 func driveCrossed(ctx context.Context, env harness.Env) error {
 	var c crossedChoices
