@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,14 +16,17 @@ import (
 
 // enumerations are the scenarios that the page on crash points is made from,
 // each with what is set. Of the ticket shop only dropped connections are in the
-// table: a killed server must be started again at each point, and what it
-// leaves is the same, which the scenarios check in the suite.
+// table, and so of the calendar: a killed server must be started again at each
+// point, and what it leaves is the same, which the scenarios check in the suite.
 var enumerations = [][]string{
 	{"telescope/crash-points@booking"},
 	{"telescope/crash-points@cancellation"},
 	{"telescope/crash-points@closure"},
 	{"tickets/crash-points@hold", "--set", "faults=drop"},
 	{"tickets/crash-points@charge", "--set", "faults=drop"},
+	{"calendar/crash-points@create", "--set", "faults=drop"},
+	{"calendar/crash-points@reschedule", "--set", "faults=drop"},
+	{"calendar/crash-points@cancel", "--set", "faults=drop"},
 }
 
 // The table of docs/crash-points.md is what the suite finds. When it changes
@@ -62,6 +67,42 @@ func record(t *testing.T, p *place, name string) harness.Record {
 	return rec
 }
 
+// settled are the states of the calendar's requests from their COMMIT on. The
+// synchroniser may be through or not when the rows are looked at.
+var settled = map[string]string{
+	"booked": "booked, created or not yet", "moved": "moved, told or not yet", "told": "moved, told or not yet",
+	"cancelled": "cancelled, deleted or not yet", "deleted": "cancelled, deleted or not yet",
+}
+
+// pointsOf are the points of a record, those of a calendar's request with what
+// does not depend on how far its synchroniser has come by itself: the states from
+// the COMMIT on are one, and its moments come behind the answer's.
+func pointsOf(rec harness.Record) []explore.Point {
+	points := explore.PointsOf(rec, "")
+	if !strings.HasPrefix(rec.Plan.Scenario, "calendar/") {
+		return points
+	}
+	for i, p := range points {
+		points[i].State = cmp.Or(settled[p.State], p.State)
+		if p.Crash == "create" && p.State == "created" {
+			points[i].State = settled["booked"]
+		}
+		if points[i].Done = false; byWorker(p) {
+			points[i].Fault.At = worker
+		}
+	}
+	slices.SortStableFunc(points, func(a, b explore.Point) int {
+		return cmp.Compare(strconv.FormatBool(a.Fault.At == worker), strconv.FormatBool(b.Fault.At == worker))
+	})
+	return points
+}
+
+// worker is the place of what the synchroniser does for a request: it strikes
+// nobody who asks, they were answered.
+const worker harness.Moment = "what the synchroniser does for it, up to its last COMMIT"
+
+func byWorker(p explore.Point) bool { return strings.HasPrefix(p.First, "2") }
+
 // pointClasses has a line for each action and run of points that ended alike.
 func pointClasses(rec harness.Record) []string {
 	type class struct {
@@ -69,7 +110,7 @@ func pointClasses(rec harness.Record) []string {
 		n           int
 	}
 	var classes []class
-	for _, p := range explore.PointsOf(rec, "") {
+	for _, p := range pointsOf(rec) {
 		if i := len(classes) - 1; i >= 0 {
 			l := classes[i].last
 			if l.Action == p.Action && l.Done == p.Done && l.State == p.State && l.First == p.First && l.Retry == p.Retry {
@@ -94,7 +135,7 @@ func span(first, last explore.Point, start bool) string {
 	if first.Fault.At == harness.BeforeStatement && !start {
 		from = "before the next statement"
 	}
-	if first.Number == last.Number {
+	if first.Number == last.Number || first.Fault.At == worker {
 		return from
 	}
 	return from + " to " + placeOf(last)
