@@ -13,7 +13,7 @@ func (o *office) look() {
 	o.exec(`insert into looks (resource_id, due_at) select resource_id, $1 from resources where state = 'ACTIVE' on conflict (resource_id) do update set due_at = excluded.due_at`, o.clock.Now())
 	r := newReconciler(o.service.background, o.service.provider, o.cfg, o.service.meters)
 	due, err := r.claim(o.t.Context(), 10)
-	if err != nil || len(due) < 2 {
+	if err != nil || len(due) < 1 {
 		o.t.Fatal(due, err)
 	}
 	for _, l := range due {
@@ -227,6 +227,7 @@ func TestOrphans(t *testing.T) {
 // what it saw.
 func TestLateLookHasNothingToSay(t *testing.T) {
 	o, f := newLinked(t, contractCheck, policyKeep)
+	o.exec(`update resources set state = 'INACTIVE' where resource_id = 2`) // the late look is at calendar 1
 	o.createdAt("04-01T10:00", "04-01T11:00")
 	reached, goOn := f.late(t, "list")
 	ended := make(chan struct{})
