@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/scenarios/answers"
@@ -117,12 +118,5 @@ func refusedForReason() harness.Check {
 }
 
 func anyOverlap(wanted, taken []interval) bool {
-	for _, w := range wanted {
-		for _, t := range taken {
-			if w.overlaps(t) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(wanted, func(w interval) bool { return slices.ContainsFunc(taken, w.overlaps) })
 }

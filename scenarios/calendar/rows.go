@@ -35,7 +35,7 @@ func instant(s string) (time.Time, bool) {
 }
 
 // during reads a half-open range of times: ["2026-03-29 08:00:00+00","2026-03-29 09:00:00+00").
-func during(r harness.Row, column string) (i interval, ok bool) {
+func during(r harness.Row, column string) (i interval, ok bool) { //nolint:unparam // looks and external events have such columns, too
 	body, ok := strings.CutPrefix(text(r, column), "[")
 	if !ok {
 		return i, false
