@@ -44,6 +44,10 @@ type Crash struct {
 	// may strike when it was answered long ago. Optional.
 	Until func(ctx context.Context, env harness.Env, round int) error
 
+	// Struck looks at what a fault has left, while the servers that it killed are
+	// still down. Optional.
+	Struck func(ctx context.Context, env harness.Env, round int) error
+
 	// Others matches statements of the server's own business that come when a
 	// request has been made, so that they can't be learnt while it is quiet:
 	// what a relay does with an event. They are no moments. Optional.
@@ -130,15 +134,8 @@ func (e *explorer) try(ctx context.Context, p *Point) error {
 		return fmt.Errorf("the moment did not come: %w (first answer: %s)", err, answerOf(first))
 	}
 	p.Struck, p.First = true, answerOf(first)
-	if err := e.env.Postgres().AwaitGone(ctx); err != nil {
+	if err := e.revived(ctx, round); err != nil {
 		return err
-	}
-	for _, s := range e.env.Servers() {
-		if s.URL() == "" {
-			if err := s.Start(ctx); err != nil {
-				return err
-			}
-		}
 	}
 	if p.Done, err = e.Done(ctx, e.env, round); err != nil {
 		return fmt.Errorf("look whether it took effect: %w", err)
@@ -153,6 +150,27 @@ func (e *explorer) try(ctx context.Context, p *Point) error {
 	p.Retry, p.Again = again.Status, again.ID
 	e.env.Record(p.event(struck, first, again))
 	return e.over(ctx, round)
+}
+
+// revived waits until Postgres has rolled back what the fault left undone, and
+// starts the servers again that it killed.
+func (e *explorer) revived(ctx context.Context, round int) error {
+	if err := e.env.Postgres().AwaitGone(ctx); err != nil {
+		return err
+	}
+	if e.Struck != nil {
+		if err := e.Struck(ctx, e.env, round); err != nil {
+			return fmt.Errorf("look at what the fault left of round %d: %w", round, err)
+		}
+	}
+	for _, s := range e.env.Servers() {
+		if s.URL() == "" {
+			if err := s.Start(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // over brings the round to its end.

@@ -144,3 +144,69 @@ func TestUpstreamCallsWithAnIDInThePath(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// killing is a world in which one server is killed by whatever strikes.
+type killing struct {
+	harness.Env
+	harness.PostgresWire
+	up  bool
+	log []string
+}
+
+func (k *killing) Postgres() harness.PostgresWire        { return k }
+func (k *killing) AwaitGone(context.Context) error       { k.log = append(k.log, "rolled back"); return nil }
+func (k *killing) Inject(harness.Fault) harness.Injected { return deadly{w: k} }
+func (k *killing) Servers() []harness.Server             { return []harness.Server{mortal{w: k}} }
+func (k *killing) Record(harness.Event)                  {}
+func (k *killing) Do(_ context.Context, r harness.Request) harness.Operation {
+	k.log = append(k.log, r.Kind)
+	return harness.Operation{}
+}
+
+type deadly struct {
+	harness.Injected
+	w *killing
+}
+
+func (d deadly) Heal() {}
+
+func (d deadly) Await(context.Context, time.Duration) (harness.Strike, error) {
+	d.w.up = false
+	return harness.Strike{}, nil
+}
+
+type mortal struct {
+	harness.Server
+	w *killing
+}
+
+func (m mortal) URL() string {
+	if m.w.up {
+		return "http://here"
+	}
+	return ""
+}
+
+func (m mortal) Start(context.Context) error {
+	m.w.up = true
+	m.w.log = append(m.w.log, "started")
+	return nil
+}
+
+// What a kill left is looked at before anybody lives who could change it.
+func TestStruckComesBeforeTheRestart(t *testing.T) {
+	world := &killing{up: true}
+	note := func(what string) { world.log = append(world.log, what) }
+	e := explorer{env: world, Crash: Crash{
+		Name: "charge", Request: func(int) harness.Request { return harness.Request{Kind: "charge"} },
+		Struck: func(context.Context, harness.Env, int) error { note("looked at"); return nil },
+		Done:   func(context.Context, harness.Env, int) (bool, error) { note("done?"); return false, nil },
+		After:  func(context.Context, harness.Env, int) error { note("over"); return nil },
+	}}
+	if err := e.try(t.Context(), &Point{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"charge", "rolled back", "looked at", "started", "done?", "charge-again", "over"}, world.log); diff != "" {
+		t.Error(diff)
+	}
+}
