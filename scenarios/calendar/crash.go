@@ -110,7 +110,7 @@ func lookedAgain(ctx context.Context, env harness.Env) error {
 // finishByClock ends a drive as [finish] does, where calendars are looked at
 // only when the clock is moved.
 func finishByClock(ctx context.Context, env harness.Env) error {
-	late := awaitOver(ctx, env)
+	late := awaitSynced(ctx, env)
 	for range 2 {
 		if late == nil {
 			late = lookedAgain(ctx, env)
@@ -125,19 +125,37 @@ func finishByClock(ctx context.Context, env harness.Env) error {
 	return lookAtAll(ctx, env)
 }
 
-// soon is how long a synchroniser that lives and is not held needs at most,
-// usually; who takes longer is taken for dead, and the clock is moved over its
-// claim. When that was wrong its claim is lost, which must do no harm.
-const soon = 200 * time.Millisecond
+// theDead are the claims of servers that were killed, which nobody gives back.
+type theDead []string
 
-// awaitOver waits until nothing is left to synchronise, also where claims are
-// held by the dead.
-func awaitOver(ctx context.Context, env harness.Env) error {
-	err := env.Await(ctx, "everything is synchronised", soon, func(ctx context.Context) (bool, string, error) {
-		open, err := env.Database().Query(ctx, workable)
+// see remembers the claims that there are while no server lives; with one, all
+// claims are of the living.
+func (d *theDead) see(ctx context.Context, env harness.Env) error {
+	*d = nil
+	for _, s := range env.Servers() {
+		if s.URL() != "" {
+			return nil
+		}
+	}
+	rows, err := env.Database().Query(ctx, `select claim::text as claim from syncs where claim is not null`)
+	for _, r := range rows {
+		*d = append(*d, text(r, "claim"))
+	}
+	return err
+}
+
+// awaitOver waits until nothing is left to synchronise but what the dead have
+// claimed, and moves the clock over that: never over a claim of the living, who
+// would still be at it when everything seems to be over.
+func (d *theDead) awaitOver(ctx context.Context, env harness.Env) error {
+	if len(*d) == 0 {
+		return awaitSynced(ctx, env)
+	}
+	err := env.Await(ctx, "everything is synchronised but what the dead have claimed", patience, func(ctx context.Context) (bool, string, error) {
+		open, err := env.Database().Query(ctx, `select * from (`+workable+`) w where id not in (select appointment_id::text from syncs where claim::text = any($1))`, []string(*d))
 		return err == nil && len(open) == 0, fmt.Sprintf("%d are open", len(open)), err
 	})
-	if err == nil || ctx.Err() != nil {
+	if err != nil {
 		return err
 	}
 	if err := env.Advance(ctx, syncClaim+time.Second); err != nil {

@@ -66,6 +66,7 @@ type pointDrive struct {
 	choice pointChoices
 	origin time.Time
 	has    map[int][]appointmentAnswer // by round: those that were booked for it
+	dead   theDead
 }
 
 // pointChoices are two consultants, and a time with each, the same every day.
@@ -176,8 +177,9 @@ func driveCrashPoints(ctx context.Context, env harness.Env, e enumerated) error 
 			state, err := p.state(ctx, round)
 			return state == last, err
 		},
-		Until: func(ctx context.Context, _ harness.Env, round int) error { return p.await(ctx, round, last) },
-		After: func(ctx context.Context, env harness.Env, _ int) error { return awaitOver(ctx, env) },
+		Until:  func(ctx context.Context, _ harness.Env, round int) error { return p.await(ctx, round, last) },
+		Struck: func(ctx context.Context, env harness.Env, _ int) error { return p.dead.see(ctx, env) },
+		After:  func(ctx context.Context, env harness.Env, _ int) error { return p.dead.awaitOver(ctx, env) },
 	})
 	planned := 1
 	if len(points) > 0 {
@@ -208,7 +210,7 @@ func (p *pointDrive) begin(ctx context.Context, round int) error {
 			break // one is enough
 		}
 	}
-	return awaitOver(ctx, p.env)
+	return awaitSynced(ctx, p.env)
 }
 
 // await waits until the rows say that the round has come so far.
