@@ -275,8 +275,8 @@ const (
 )
 
 // look has staff ask how the n-th resource is, as an operation of the kind.
-func (s *cast) look(ctx context.Context, kind string, n int) harness.Operation {
-	return s.env.Do(ctx, answers.As(kind, readResource(staffProcess, staff(0), s.Resources[n].ID)))
+func (s *cast) look(ctx context.Context, kind string, n int) {
+	s.env.Do(ctx, answers.As(kind, readResource(staffProcess, staff(0), s.Resources[n].ID)))
 }
 
 // resourcesTold compares what staff were told of resources: how creation is, how

@@ -45,8 +45,14 @@ everything that waited is created, once, at its last time, and what was cancelle
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
 			n := p.Int(paramEach.Name)
 			c := drawCast(rng, p, 2, []role{
-				{partUpToLimit, 0, p.Int(paramLimit.Name)}, {partOneMore, 0, 1}, {partMoved, 0, n}, {partCancelled, 0, n},
-				{partWaits, 0, n}, {partWaitsMoved, 0, n}, {partWaitsCancelled, 0, n}, {partElsewhere, 1, n},
+				{partUpToLimit, 0, p.Int(paramLimit.Name)},
+				{partOneMore, 0, 1},
+				{partMoved, 0, n},
+				{partCancelled, 0, n},
+				{partWaits, 0, n},
+				{partWaitsMoved, 0, n},
+				{partWaitsCancelled, 0, n},
+				{partElsewhere, 1, n},
 			})
 			for i := range c.Resources {
 				c.Resources[i].Policy, c.Resources[i].Limit = policyKeep, p.Int(paramLimit.Name)

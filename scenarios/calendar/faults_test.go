@@ -116,11 +116,13 @@ func TestNothingMeanwhile(t *testing.T) {
 	}{
 		{
 			nothingWhilePaused(), kindLookPaused, kindKeep,
-			harness.UpstreamCall{Method: "POST", Path: "/events", Request: `{"calendar":"cal-1"}`}, harness.UpstreamCall{Method: "GET", Path: "/events", Query: "calendar=cal-1"},
+			harness.UpstreamCall{Method: "POST", Path: "/events", Request: `{"calendar":"cal-1"}`},
+			harness.UpstreamCall{Method: "GET", Path: "/events", Query: "calendar=cal-1"},
 		},
 		{
 			quietIsKept(), kindQuietFrom, kindQuietTo,
-			harness.UpstreamCall{Method: "GET", Path: "/events", Query: "calendar=cal-1"}, harness.UpstreamCall{Method: "GET", Path: "/events", Query: "calendar=cal-2"},
+			harness.UpstreamCall{Method: "GET", Path: "/events", Query: "calendar=cal-1"},
+			harness.UpstreamCall{Method: "GET", Path: "/events", Query: "calendar=cal-2"},
 		},
 	} {
 		judge := func(at int, calls ...harness.UpstreamCall) harness.Verdict {
