@@ -1,6 +1,9 @@
 package calendar
 
-import "github.com/overbook/overbook/harness"
+import (
+	"github.com/overbook/overbook/harness"
+	provider "github.com/overbook/overbook/stubs/calendar"
+)
 
 // faults gives the scenarios in which the provider, or other people at it, do
 // what nobody wishes.
@@ -14,7 +17,10 @@ func faults() []harness.Scenario {
 		variant(busyAfterCheck(), "keep-and-flag", "somebody else takes the time between our check and our create, and both stay until staff decide", keep),
 		variant(busyAfterCheck(), "atomic-hold", "somebody else takes the time between our check and our create, which the provider refuses", atomic),
 		variant(busyAfterCheck(), "atomic-hold-keep", "the provider refuses a create, which the policy wants all the same", plus(atomic, keep)),
-		variant(busyAfterCheck(), "after-create", "somebody else writes over our event right after an atomic create", plus(atomic, map[string]string{paramMoment.Name: "after-create"})),
+		variant(busyAfterCheck(), "after-create", "somebody else writes over our event right after an atomic create", plus(atomic, map[string]string{paramMoment.Name: provider.AfterCreate})),
+		variant(busyAfterCheck(), "move", "somebody else takes the time between our check and our update", map[string]string{paramBy.Name: byMove}),
+		variant(busyAfterCheck(), "move-atomic-hold", "somebody else takes the time right before our update, which the provider refuses", plus(atomic, map[string]string{paramBy.Name: byMove, paramMoment.Name: provider.BeforeCreate})),
+		variant(busyAfterCheck(), "move-keep", "somebody else writes over our event right after its update, and both stay until staff decide", plus(keep, map[string]string{paramBy.Name: byMove, paramMoment.Name: provider.AfterCreate})),
 		busyBeforeCheck(), variant(busyBeforeCheck(), "keep-and-flag", "the time is somebody else's already, and both stay until staff decide", keep),
 		variant(busyBeforeCheck(), "atomic-hold", "the time is somebody else's already, and an atomic create is not even tried", atomic),
 		variant(busyBeforeCheck(), "atomic-hold-keep", "the time is somebody else's already, which the policy accepts under an atomic hold, too", plus(atomic, keep)),

@@ -2,7 +2,9 @@ package calendar
 
 import (
 	"context"
+	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/scenarios/answers"
@@ -20,6 +22,17 @@ const (
 var paramMoment = harness.Param{
 	Name: "moment", Kind: harness.ChoiceParam, Default: provider.AfterFreebusy, Values: []string{provider.AfterFreebusy, provider.BeforeCreate, provider.AfterCreate},
 	Doc: "when somebody else's event appears: right after the final check has been answered, right before the create is judged, or right after it, before our look",
+}
+
+// How the appointments come to the time that somebody else takes.
+const (
+	byBooking = "booking"
+	byMove    = "move"
+)
+
+var paramBy = harness.Param{
+	Name: "by", Kind: harness.ChoiceParam, Default: byBooking, Values: []string{byBooking, byMove},
+	Doc: "how the appointments come to the time: they are booked there, or moved there, when create stands for update in the moments",
 }
 
 // clashing are the parts that somebody else's event meets: under the policy
@@ -80,19 +93,24 @@ func busyAfterCheck() harness.Scenario {
 A provider without an atomic hold takes our event all the same. The look that follows finds the other one: the conflict is on record, and resolved as the policy
 says: the appointment gives way and its event is deleted, or both stay and staff decide, who keep some and cancel some. A provider with an atomic hold refuses: the
 appointment is REJECTED, and there never was an event of ours. An event that appears after our create is a conflict under either contract. Others' events that
-touch an appointment are none.`,
+touch an appointment are none. Moved appointments are checked and looked at in the same way, and their update is what the provider may refuse.`,
 		Sources: []string{"C-I3", "C-I4", "C-I5", "C-M4", "C-M5"},
-		Params:  []harness.Param{paramEach, paramPolicy, paramContract, paramMoment, paramReplicas},
+		Params:  []harness.Param{paramEach, paramPolicy, paramContract, paramMoment, paramBy, paramReplicas},
 		Choose:  chooseParts(clashingAndTouching),
 		Drive:   driveAfterCheck,
 		Checks: func(p harness.Params) []harness.Check {
-			all, told := endsFound("look"), map[string][]string{partMet: {"create created"}, partTouching: {"create created"}}
+			all, call, came, want := endsFound("look"), "create created", "", staffKinds(p)
+			if p[paramBy.Name] == byMove {
+				call, came = "update updated", "create created, "
+				want = plus(want, answers.Tallies{kindMove: {"200": want[kindBook]["201"]}})
+			}
+			told := map[string][]string{partMet: {came + call}, partTouching: {came + call}}
 			if !residual(p) {
 				all = endsKnown()
-				told[partMet] = []string{"create busy"}
+				told[partMet] = []string{came + strings.Fields(call)[0] + " busy"}
 			}
 			list := append(served(p), ends("each appointment ends as the policy and the contract say", endsOf(all, clashingAndTouching(p))),
-				kinds("every booking is accepted, and staff can decide about each conflict", staffKinds(p)))
+				kinds("every booking is accepted, and staff can decide about each conflict", want))
 			if p[paramPolicy.Name] == policyReject {
 				list = append(list, saw("an event of ours is made only where the provider can't refuse it", told))
 			}
@@ -106,29 +124,84 @@ func driveAfterCheck(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
-	var c provider.Config
-	for n, p := range s.Parts {
-		if p.Name == partTouching {
-			c.External = append(c.External, s.around(n)...)
-			continue
+	moved := env.Params().Text(paramBy.Name) == byMove
+	if moved {
+		if err := s.bookAway(ctx); err != nil {
+			return err
 		}
-		c.At = append(c.At, provider.At{Calendar: s.resource(n).Calendar, Moment: env.Params().Text(paramMoment.Name), Overlapping: true, External: s.external(n, p.Over)})
 	}
+	c, heal := s.atTheMoment(moved)
+	defer heal()
 	if err := configure(ctx, env, c); err != nil {
 		return err
 	}
-	if err := s.bookAndDecide(ctx); err != nil {
+	if moved {
+		s.each(ctx, kindMove, s.all(), func(n int) harness.Request {
+			return moveTo(n, member(n), s.booked[n].ID, s.Parts[n].Span.in(s.Parts[n].Zone, s.origin), "move")
+		})
+		err = s.settleConflicts(ctx)
+	} else {
+		err = s.bookAndDecide(ctx)
+	}
+	if err != nil {
 		return err
 	}
-	return witnessMoments(ctx, env, len(c.At))
+	return s.witnessExternals(ctx, len(s.playing(clashing(env.Params())...)))
 }
 
-// bookAndDecide has all parts booked and synchronised, then staff decide, and
-// the drive ends.
+// bookAway books all parts far from their times.
+func (s *cast) bookAway(ctx context.Context) error {
+	all := s.all()
+	ops := s.each(ctx, kindBook, all, func(n int) harness.Request {
+		at := span{s.Parts[n].Span.From + 100*24*60, s.Parts[n].Span.To + 100*24*60}
+		return book(n, member(n), s.resource(n).ID, at.in(s.Parts[n].Zone, s.origin), "book")
+	})
+	if err := s.keep(all, ops); err != nil {
+		return err
+	}
+	return awaitSynced(ctx, s.env)
+}
+
+// atTheMoment has others' events appear at the moment. The provider's own
+// moments are about creates; around an update the wire in front of it has them.
+func (s *cast) atTheMoment(moved bool) (c provider.Config, heal func()) {
+	moment := s.env.Params().Text(paramMoment.Name)
+	onWire := map[string]harness.Moment{provider.BeforeCreate: harness.MomentReceived, provider.AfterCreate: harness.MomentAccepted}[moment]
+	var heals []func()
+	for n, p := range s.Parts {
+		e := s.external(n, p.Over)
+		switch {
+		case p.Name == partTouching:
+			c.External = append(c.External, s.around(n)...)
+		case !moved || onWire == "":
+			c.At = append(c.At, provider.At{Calendar: e.Calendar, Moment: moment, Overlapping: true, External: e})
+		default:
+			heals = append(heals, s.env.Upstream(provider.Name).Inject(harness.UpstreamFault{
+				Name: "somebody else's event", Method: http.MethodPut, Path: "/events/" + s.booked[n].EventID, Nth: 1, At: onWire,
+				Do: func(ctx context.Context, _ harness.UpstreamCall) {
+					_ = configure(ctx, s.env, provider.Config{External: []provider.External{e}}) // one that does not appear is missing from the witness
+				},
+			}))
+		}
+	}
+	return c, func() {
+		for _, one := range heals {
+			one()
+		}
+	}
+}
+
+// bookAndDecide has all parts booked, and ends the drive as [cast.settleConflicts].
 func (s *cast) bookAndDecide(ctx context.Context) error {
 	if err := s.book(ctx, kindBook, s.all()); err != nil {
 		return err
 	}
+	return s.settleConflicts(ctx)
+}
+
+// settleConflicts waits until everything is synchronised, then staff decide,
+// and the drive ends.
+func (s *cast) settleConflicts(ctx context.Context) error {
 	if err := awaitSynced(ctx, s.env); err != nil {
 		return err
 	}
@@ -143,16 +216,20 @@ func (s *cast) bookAndDecide(ctx context.Context) error {
 	return finish(ctx, s.env)
 }
 
-// witnessMoments is that others' events appeared when they were to.
-func witnessMoments(ctx context.Context, env harness.Env, want int) error {
-	l, err := ledger(ctx, env)
+// witnessExternals is that others' events appeared when they were to.
+func (s *cast) witnessExternals(ctx context.Context, want int) error {
+	l, err := ledger(ctx, s.env)
 	if err != nil {
 		return err
 	}
+	theirs := map[string]bool{}
+	for _, p := range s.Parts {
+		theirs[p.External] = true
+	}
 	n := counted(func(c provider.Call) bool {
-		return c.Call == provider.Appear && c.Moment != "" && c.Outcome == "appeared"
+		return c.Call == provider.Appear && theirs[c.EventID] && c.Outcome == "appeared"
 	})(l)
-	env.Witness("appeared_at_the_moment", float64(want), float64(n), "events of others that appeared at the moment of a call of ours")
+	s.env.Witness("appeared_at_the_moment", float64(want), float64(n), "events of others that appeared at the moment of a call of ours")
 	return nil
 }
 
