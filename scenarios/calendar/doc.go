@@ -22,8 +22,12 @@
 //   - [finish] ends every drive: it waits until nothing is left to synchronise
 //     and each calendar has been looked at since, moves the clock over claims
 //     that nobody holds any more, and asks for what staff can see.
+//   - [awaitSynced], [awaitState] and [awaitConflicts] wait in the middle of a
+//     drive; [configure] changes what the provider does, [behaviour] is what it
+//     does for a resource when nothing is odd.
 //   - [standing] are the checks of every scenario, [served] those of one in
 //     which nothing is broken; an [allowance] says what can't be demanded.
+//     [linearizable] is for those in which nobody else writes to the calendars.
 //   - [booksOf] reads both sides from a record: our rows, and the provider's ledger.
 package calendar
 

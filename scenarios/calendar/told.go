@@ -173,11 +173,12 @@ func orNone(s string) string {
 	return s
 }
 
-// rowsWereTold is the other side: each appointment is of one booking that was
-// answered with it, or of one that was not answered.
+// rowsWereTold is the other side, and C-I2 for those who lost: each appointment,
+// and so each creation event, is of one booking that was answered with it, or of
+// one that was not answered. Who was refused has neither.
 func rowsWereTold() harness.Check {
-	const doc = "each appointment was told to exactly one booking, or its booking got no answer"
-	return funcCheck("told.rows", doc, "told.go", false, func(rec harness.Record) harness.Verdict {
+	const doc = "each appointment, with its creation event, was told to exactly one booking, or its booking got no answer; whoever was refused has none"
+	return funcCheck("C-I2.told", doc, "told.go", false, func(rec harness.Record) harness.Verdict {
 		rows, ok := rec.Find("table:appointments")
 		if !ok {
 			return harness.Undecided(harness.ReasonEnvironment, "the appointments could not be read")
