@@ -115,9 +115,13 @@ func TestLateAnswerOfARefresh(t *testing.T) {
 	for word, name := range map[string]string{asUsual: "granted", "revoked": "refused"} {
 		t.Run(name, func(t *testing.T) {
 			o, f := newLinked(t, contractCheck, policyReject)
+			if err := o.service.free(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.with("cal-1", func(d *fakeDiary) { d.access = "ended" })
 			f.mu.Lock()
 			f.before["token"] = func(c fakeCall) string {
-				if c.key != "" && scan[string](o, `select refresh_token from accounts where resource_id = 1`) == "r-1" {
+				if c.key != "" && scan[string](o, `select refresh_token from accounts where resource_id = 1`) == "cal-1-refresh-1" {
 					o.exec(sqlNewToken, 1, "r-2", o.clock.Now())
 					f.with("cal-1", func(d *fakeDiary) { d.revoked = word == "revoked" })
 				} else {
@@ -130,7 +134,7 @@ func TestLateAnswerOfARefresh(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantText(t, "account", scan[string](o, `select concat_ws(' ', state, access_token, generation) from accounts where resource_id = 1`),
-				map[string]string{asUsual: "OK cal-1-access-2 2", "revoked": "OK cal-1-access-1 2"}[word])
+				map[string]string{asUsual: "OK cal-1-access-3 3", "revoked": "OK cal-1-access-2 3"}[word])
 		})
 	}
 }
