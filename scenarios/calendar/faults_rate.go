@@ -70,24 +70,20 @@ func driveRate(ctx context.Context, env harness.Env) error {
 	if err := s.limit(ctx); err != nil {
 		return err
 	}
-	// In the first half of the time, and in the second one.
+	if err := s.elsewhere(ctx, partElsewhere, kindElsewhere); err != nil { // by then no call is on its way any more
+		return err
+	}
+	s.look(ctx, kindQuietFrom, 0)
 	if err := s.book(ctx, kindBookMeanwhile, s.playing(partMeanwhile)); err != nil {
 		return err
 	}
 	s.each(ctx, kindMove, s.playing(partMoved), s.moving)
 	s.each(ctx, kindCancel, s.playing(partCancelled), s.cancelling)
-	for _, half := range []struct{ part, kind string }{{partElsewhere, kindElsewhere}, {partStill, kindStill}} {
-		if err := s.book(ctx, half.kind, s.playing(half.part)); err != nil {
-			return err
-		}
-		if err := awaitCount(ctx, env, "the other resource's are created", len(s.playing(half.part)), countSynced, s.ids(half.part)); err != nil {
-			return err
-		}
-		if half.part == partElsewhere {
-			if err := env.Advance(ctx, retryAfter/2); err != nil {
-				return err
-			}
-		}
+	if err := env.Advance(ctx, retryAfter/2); err != nil {
+		return err
+	}
+	if err := s.elsewhere(ctx, partStill, kindStill); err != nil {
+		return err
 	}
 	s.look(ctx, kindQuietTo, 0)
 	if err := env.Advance(ctx, retryAfter); err != nil {
@@ -97,6 +93,15 @@ func driveRate(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	return finish(ctx, env)
+}
+
+// elsewhere has the other resource's appointments booked, and waits until the
+// provider has them.
+func (s *cast) elsewhere(ctx context.Context, name, kind string) error {
+	if err := s.book(ctx, kind, s.playing(name)); err != nil {
+		return err
+	}
+	return awaitCount(ctx, s.env, "the other resource's are created", len(s.playing(name)), countSynced, s.ids(name))
 }
 
 // limit has the final checks of appointments meet a 429 at once, and waits until
@@ -127,7 +132,6 @@ func (s *cast) limit(ctx context.Context) error {
 		}
 	}
 	s.env.Witness("told_429", float64(len(limited)), float64(refused), "final checks that were answered 429")
-	s.look(ctx, kindQuietFrom, 0)
 	return declare(ctx, s.env, s.Resources...) // who calls too early is not stopped by the provider
 }
 
