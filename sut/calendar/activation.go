@@ -175,7 +175,7 @@ func (s *Service) endActivation(ctx context.Context, act activation, g guarantee
 		if len(first) == 0 { // it was active before, and is looked at all the time
 			return true, nil
 		}
-		return true, storeSeen(ctx, tx, id, saw)
+		return true, storeSeen(ctx, tx, id, began, saw)
 	})
 }
 

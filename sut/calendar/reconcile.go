@@ -286,17 +286,18 @@ func storeLook(ctx context.Context, tx pgx.Tx, l lookAt, next time.Time, saw []e
 	if err != nil || len(mine) == 0 {
 		return false, wrapped(err, "store a look at resource %d", l.res.id)
 	}
-	return true, storeSeen(ctx, tx, l.res.id, saw)
+	return true, storeSeen(ctx, tx, l.res.id, l.began, saw)
 }
 
-// storeSeen replaces what is known of others' events in a calendar.
-func storeSeen(ctx context.Context, tx pgx.Tx, id int64, saw []event) error {
+// storeSeen replaces what is known of others' events in a calendar by what a look
+// saw that began at an instant. What was found after that stays known.
+func storeSeen(ctx context.Context, tx pgx.Tx, id int64, began time.Time, saw []event) error {
 	ids := make([]string, len(saw))
 	starts, ends := make([]time.Time, len(saw)), make([]time.Time, len(saw))
 	for i, e := range saw {
 		ids[i], starts[i], ends[i] = e.ID, e.Start, e.End
 	}
-	if _, err := tx.Exec(ctx, sqlForget, id, ids); err != nil {
+	if _, err := tx.Exec(ctx, sqlForget, id, ids, began); err != nil {
 		return fmt.Errorf("forget events of resource %d: %w", id, err)
 	}
 	_, err := tx.Exec(ctx, sqlSaw, id, ids, starts, ends)

@@ -327,3 +327,21 @@ func TestConflictsAreListed(t *testing.T) {
 	wantText(t, "found by", strings.Join(got.list("conflicts", "found_by"), " "), "reconciliation reconciliation")
 	wants(t, o.send("GET", "/calendar/conflicts", call{who: "member-1"}), "403 forbidden")
 }
+
+// TestLookForgetsNothingNewer: what was found and kept while a look was on its
+// way, which saw nothing of it, is no conflict anew.
+func TestLookForgetsNothingNewer(t *testing.T) {
+	o, f := newLinked(t, contractCheck, policyKeep)
+	o.exec(`update resources set state = 'INACTIVE' where resource_id = 2`) // the look is at calendar 1
+	reached, goOn := f.late(t, "list")
+	ended := make(chan struct{})
+	go func() { defer close(ended); o.look() }()
+	soon(t, reached)
+	f.external("x", "04-01T10:00", "04-01T11:00")
+	o.createdAt("04-01T10:00", "04-01T11:00")
+	o.decide("keep-it", "keep")
+	goOn()
+	soon(t, ended)
+	o.look()
+	wantText(t, "conflicts", o.conflicts(), "overlap x by check: kept by staff-1")
+}

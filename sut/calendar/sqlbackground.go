@@ -217,7 +217,10 @@ update conflicts set resolved_at = $2, resolution = 'vanished', resolved_by = 's
 
 	sqlLookAgain = `update looks set due_at = $3 where resource_id = $1 and due_at = $2 returning resource_id`
 
-	sqlForget = `delete from external_events where resource_id = $1 and not event_id = any($2::text[])`
+	// sqlForget leaves what somebody has found since the look began, who knows better.
+	sqlForget = `
+delete from external_events e where resource_id = $1 and not event_id = any($2::text[])
+  and not exists (select from conflicts f where f.resource_id = $1 and f.external_event = e.event_id and f.kind = 'overlap' and f.found_at >= $3)`
 
 	sqlSaw = `
 insert into external_events (resource_id, event_id, during)
