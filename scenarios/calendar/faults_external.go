@@ -2,6 +2,7 @@ package calendar
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -61,6 +62,20 @@ func endsKnown() map[string]string {
 	return plus(endsFound("check"), map[string]string{partMet: "REJECTED"})
 }
 
+// orByReconciliation adds to the ends that a conflict may be found by
+// reconciliation first: an appointment that is created is looked at all the
+// time, at the time that its row says, also while it is being moved there.
+func orByReconciliation(all map[string]string) map[string]string {
+	all = maps.Clone(all)
+	found := endsFound("reconciliation")
+	for name := range all {
+		if all[name] != found[name] {
+			all[name] += orElse + found[name]
+		}
+	}
+	return all
+}
+
 // endsOf leaves the ends of the parts that there are.
 func endsOf(all map[string]string, parts []string) map[string]string {
 	some := map[string]string{}
@@ -108,6 +123,9 @@ touch an appointment are none. Moved appointments are checked and looked at in t
 			if !residual(p) {
 				all = endsKnown()
 				told[partMet] = []string{came + strings.Fields(call)[0] + " busy"}
+			}
+			if p[paramBy.Name] == byMove {
+				all = orByReconciliation(all)
 			}
 			list := append(served(p), ends("each appointment ends as the policy and the contract say", endsOf(all, clashingAndTouching(p))),
 				kinds("every booking is accepted, and staff can decide about each conflict", want))

@@ -48,6 +48,8 @@ func TestEnds(t *testing.T) {
 		return withCalls(t, rec)
 	}
 	expectVerdict(t, judge(kept("kept")), harness.Pass, "1 x a, 1 x b")
+	either := ends("as it should", map[string]string{"a": "REJECTED" + orElse + "CREATED"}).Judge
+	expectVerdict(t, either(kept("")), harness.Pass, "1 x a")
 	expectVerdict(t, judge(kept("")), harness.Failed, `ended as "CREATED overlap/look/open", want "CREATED overlap/look/kept"`)
 	expectVerdict(t, judge(withCalls(t, castOf(t, "CREATED", "a", "b"))), harness.Failed, `(b) ended as "CREATED"`)
 	expectVerdict(t, judge(withCalls(t, castOf(t, "REJECTED", "a"))), harness.Failed, `(a) ended as "REJECTED"`)

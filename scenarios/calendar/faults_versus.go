@@ -93,11 +93,12 @@ or in a free race at a barrier. Each move is answered at once. In the end there 
 			Sources: []string{"C-I2", "C-I3", "C-M3", "C-M14"},
 		},
 		act: func(ctx context.Context, s *cast, round string, list []int) ([]harness.Operation, error) {
-			s.each(ctx, kindMoveOnce, list, func(n int) harness.Request {
+			first := s.each(ctx, kindMoveOnce, list, func(n int) harness.Request {
 				to := span{s.Parts[n].Span.From + 100*24*60, s.Parts[n].Span.To + 100*24*60}
 				return moveTo(n, member(n), s.booked[n].ID, to.in(s.Parts[n].Zone, s.origin), "move-once")
 			})
-			return s.released(ctx, round, kindMove, list, s.moving)
+			ops, err := s.released(ctx, round, kindMove, list, s.moving)
+			return append(first, ops...), err
 		},
 		end: "CREATED",
 	}.scenarioOf(func(n int) answers.Tallies {
@@ -138,7 +139,7 @@ func (x crossing) drive(ctx context.Context, env harness.Env) error {
 		}
 	}
 	if env.Params().Text(paramPoint.Name) == pointFree {
-		env.Witness("creates_under_way", 1, float64(crossed), "creates that were under way while a burst was answered")
+		env.Witness("creates_under_way", 1, float64(crossed), "creates that were under way while members changed their minds")
 	}
 	return finish(ctx, env)
 }
@@ -174,7 +175,7 @@ func (s *cast) hold(ctx context.Context, point string, round int) (letGo func() 
 		return usual, s.behave(ctx, func(b *provider.Behaviour) { b.HoldCreates = true }, provider.Config{})
 	}
 	return usual, s.behave(ctx, func(b *provider.Behaviour) {
-		b.LatencyMS = map[string]float64{provider.Create: float64(15 * (round % 5)), provider.Freebusy: 5}
+		b.LatencyMS = map[string]float64{provider.Create: float64(20 * (1 + round%5)), provider.Freebusy: 5}
 	}, provider.Config{})
 }
 
