@@ -132,7 +132,7 @@ func TestStatesChangeAtCommit(t *testing.T) {
 	for want, states := range map[string][]string{
 		"":                       {pointNothing, pointNothing, pointBooked, pointBooked, pointBooked, pointCreated},
 		"after \"nothing\"":      {pointNothing, pointBooked, pointBooked, pointBooked, pointBooked, pointCreated}, // before its COMMIT
-		"say \"nothing\"":       {pointNothing, pointNothing, pointBooked, pointBooked, pointNothing, pointCreated},
+		"say \"nothing\"":        {pointNothing, pointNothing, pointBooked, pointBooked, pointNothing, pointCreated},
 		"2 of 3 states":          {pointNothing, pointNothing, pointBooked, pointBooked, pointBooked, pointBooked},
 		"the rows say \"created": {pointNothing, pointNothing, pointBooked, pointBooked, pointCreated, pointCreated},
 	} {
@@ -153,8 +153,11 @@ func TestStatesChangeAtCommit(t *testing.T) {
 	}
 	// Who only lost a connection goes on by itself, sooner or later.
 	drops := []pointed{
-		{harness.BeforeCommit, pointNothing, granting(1, 1)}, {harness.AfterCommit, pointCreated, granting(1, 1)},
-		{harness.MomentReceived, pointBooked, granting(1, 1)}, {harness.AfterCommit, pointCreated, granting(1, 1)}, {harness.BeforeStatement, pointBooked, granting(1, 1)},
+		{harness.BeforeCommit, pointNothing, granting(1, 1)},
+		{harness.AfterCommit, pointCreated, granting(1, 1)},
+		{harness.MomentReceived, pointBooked, granting(1, 1)},
+		{harness.AfterCommit, pointCreated, granting(1, 1)},
+		{harness.BeforeStatement, pointBooked, granting(1, 1)},
 	}
 	rec := pointsRec(e, harness.ActionDrop, drops...)
 	expectVerdict(t, statesChangeAtCommit(e, []harness.Action{harness.ActionDrop}).Judge(rec), harness.Pass, "created at 2")
