@@ -62,7 +62,7 @@ everything that waited is created, once, at its last time, and what was cancelle
 		Drive: drivePause,
 		Checks: func(p harness.Params) []harness.Check {
 			n, limit, by := p.Int(paramEach.Name), p.Int(paramLimit.Name), "look"
-			return append(served(p), nothingWhilePaused(),
+			return append(served(p), nothingWhilePaused(), othersGoOn(),
 				kinds("everybody is served while creation is paused", answers.Tallies{
 					kindBook: {"201": limit + 1 + 2*n}, kindBookPaused: {"201": 3 * n}, kindElsewhere: {"201": n},
 					kindMove: {"200": 2 * n}, kindCancel: {"200": 2 * n}, kindKeep: {"200": 1}, kindGiveUp: {"200": limit},
@@ -136,12 +136,22 @@ func (s *cast) whilePaused(ctx context.Context) error {
 	if err := s.book(ctx, kindElsewhere, s.playing(partElsewhere)); err != nil {
 		return err
 	}
-	others := []string{partMoved, partCancelled, partElsewhere}
+	elsewhere := s.ids(partElsewhere)
+	late := s.env.Await(ctx, "the other resource's are created", 3*patience, func(ctx context.Context) (bool, string, error) {
+		n, err := countNow(ctx, s.env, countSynced, elsewhere)
+		return err == nil && n == len(elsewhere), fmt.Sprintf("%d", n), err
+	})
+	if late != nil { // that nothing was created there is for a check to judge
+		s.env.Record(harness.Event{Kind: harness.EventNote, Subject: "another resource", Text: late.Error()})
+	}
+	others := []string{partMoved, partCancelled}
 	if err := awaitCount(ctx, s.env, "the rest goes on", len(s.playing(others...)), countSynced, s.ids(others...)); err != nil {
 		return err
 	}
-	if err := awaitSynced(ctx, s.env); err != nil {
-		return err
+	if late == nil {
+		if err := awaitSynced(ctx, s.env); err != nil {
+			return err
+		}
 	}
 	waiting := s.playing(partWaits, partWaitsMoved)
 	n, err := countNow(ctx, s.env, countWaiting, s.ids(partWaits, partWaitsMoved))
@@ -188,5 +198,36 @@ func nothingWhilePaused() harness.Check {
 			}
 		}
 		return harness.Passed("%s: %d other calls", doc, len(calls))
+	})
+}
+
+// othersGoOn is the other side of C-I8: the pause is of one resource alone.
+func othersGoOn() harness.Check {
+	const doc = "while creation is paused for one resource, everything that is booked with another one is created"
+	return funcCheck("C-I8.others", doc, "faults_pause.go", false, func(rec harness.Record) harness.Verdict {
+		var c castChoices
+		if rec.Plan.Decode(&c) != nil || len(c.Resources) < 2 {
+			return harness.Undecided(harness.ReasonAssumption, "the plan has no other resource")
+		}
+		calls, ok := callsBetween(rec, c.Resources[1].Calendar, kindLookPaused, kindKeep)
+		booked := 0
+		for _, op := range rec.History.OfKind(kindElsewhere) {
+			if op.Status == http.StatusCreated {
+				booked++
+			}
+		}
+		made := map[string]bool{}
+		for _, u := range calls {
+			if u.Method == http.MethodPost && u.Path == "/events" && u.Status == http.StatusCreated {
+				made[aboutOf(u)] = true
+			}
+		}
+		switch {
+		case !ok || booked == 0:
+			return harness.Undecided(harness.ReasonVacuous, "nothing was booked elsewhere in a pause")
+		case len(made) < booked:
+			return harness.Violated([]harness.Evidence{{Text: fmt.Sprintf("%d were booked, and the provider made %d events", booked, len(made))}}, "%s: %d of %d are", doc, len(made), booked)
+		}
+		return harness.Passed("%s: %d", doc, booked)
 	})
 }

@@ -148,6 +148,32 @@ func TestNothingMeanwhile(t *testing.T) {
 	}
 }
 
+func TestOthersGoOn(t *testing.T) {
+	judge := func(calls ...harness.UpstreamCall) harness.Verdict {
+		c := castChoices{Resources: []resource{{ID: 1, Calendar: "cal-1"}, {ID: 2, Calendar: "cal-2"}}}
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec := recordOf(from(granting(1, 1), 120, 130))
+		rec.History.Operations[0].Kind = kindElsewhere
+		for i, kind := range []string{kindLookPaused, kindKeep} {
+			op := from(replied(readResource(1, "staff-1", 1), 200, "{}"), 100+100*i, 110+100*i)
+			op.Kind = kind
+			rec.History.Operations = append(rec.History.Operations, op)
+		}
+		rec.Plan, rec.Upstream = harness.Plan{Choices: text}, calls
+		return othersGoOn().Judge(rec)
+	}
+	create := harness.UpstreamCall{Method: "POST", Path: "/events", Status: 201, Request: `{"calendar":"cal-2","event_id":"event-1"}`, Received: msec(150)}
+	late := create
+	late.Received = msec(250)
+	expectVerdict(t, judge(create), harness.Pass, ": 1")
+	expectVerdict(t, judge(late), harness.Failed, "0 of 1 are")
+	expectVerdict(t, judge(), harness.Failed, "0 of 1 are")
+	expectVerdict(t, othersGoOn().Judge(recordOf()), harness.Unknown, "")
+}
+
 func TestForeignStays(t *testing.T) {
 	appear, gone := decidedOn(provider.Appear, "appeared", "other-1", provider.TheOther), decidedOn(provider.Appear, "removed", "other-1", provider.TheOther)
 	judge := func(stand []provider.Event, calls ...provider.Call) harness.Verdict {
