@@ -41,7 +41,8 @@ func badInput() harness.Scenario {
 		Doc: `An active resource under the policy keep-and-flag with appointments of several members, one cancelled, one with a conflict that staff have not decided and one with a conflict that
 they have; and a resource that is not active. Then a long list of requests, a few at once: times that are no times, too long, begun or beyond the horizon; zones that are none; what is
 somebody else's, over, or unknown; reschedules of nothing, of too much, of one appointment twice, or half of which can't be; decisions that are none; no key, two keys, no token,
-the wrong one; bodies of another shape. Each is answered with its status and problem type, and no row of what members and staff did has changed.`,
+the wrong one; bodies of another shape. Each is answered with its status and problem type, and no row of what members and staff did has changed.
+While all this is prepared, each call of the provider is held, as it comes, until the transactions that its server has open have ended: none may last as long as the call.`,
 		Sources: []string{"C-I1", "C-I5", "C-I6"},
 		Params:  []harness.Param{paramReplicas},
 		Choose: func(rng *rand.Rand, p harness.Params) (any, error) {
@@ -59,7 +60,7 @@ the wrong one; bodies of another shape. Each is answered with its status and pro
 			}
 			return append(served(p),
 				words("answers", "each is told what is wrong with its request", badKind, answers.Fixed(want)),
-				answers.Problems(where+"/bad_input.go"), nothingChanged())
+				answers.Problems(where+"/bad_input.go"), nothingChanged(), noTransactionDuringCalls())
 		},
 	}, nil)
 }
@@ -87,10 +88,12 @@ func driveBad(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
+	done := holdCalls(env) // before anybody waits for anybody else
 	w, err := makeBadWorld(ctx, env, c, o)
 	if err != nil {
 		return err
 	}
+	done()
 	if err := noteDigest(ctx, env, "before the bad requests"); err != nil {
 		return err
 	}

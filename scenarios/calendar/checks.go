@@ -82,7 +82,8 @@ const subjectHeld = "calls are held"
 
 // holdCalls has each call of the provider held until the transactions that its
 // server has open have ended, for [noTransactionDuringCalls]. It is installed
-// before the first call; done is called at the end of the drive.
+// before the first call; done is called before many act at once: who queues for a
+// lock behind others is in a transaction for as long as it takes.
 func holdCalls(env harness.Env) (done func()) {
 	heal := check.AwaitQuiet(env, provider.Name)
 	return func() {
