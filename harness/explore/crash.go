@@ -45,8 +45,8 @@ type Crash struct {
 	Until func(ctx context.Context, env harness.Env, round int) error
 
 	// Struck looks at what a fault has left, while the servers that it killed are
-	// still down. Optional.
-	Struck func(ctx context.Context, env harness.Env, round int) error
+	// still down. Of the point it knows the fault and the first answer. Optional.
+	Struck func(ctx context.Context, env harness.Env, round int, p Point) error
 
 	// Others matches statements of the server's own business that come when a
 	// request has been made, so that they can't be learnt while it is quiet:
@@ -134,7 +134,7 @@ func (e *explorer) try(ctx context.Context, p *Point) error {
 		return fmt.Errorf("the moment did not come: %w (first answer: %s)", err, answerOf(first))
 	}
 	p.Struck, p.First = true, answerOf(first)
-	if err := e.revived(ctx, round); err != nil {
+	if err := e.revived(ctx, round, *p); err != nil {
 		return err
 	}
 	if p.Done, err = e.Done(ctx, e.env, round); err != nil {
@@ -154,12 +154,12 @@ func (e *explorer) try(ctx context.Context, p *Point) error {
 
 // revived waits until Postgres has rolled back what the fault left undone, and
 // starts the servers again that it killed.
-func (e *explorer) revived(ctx context.Context, round int) error {
+func (e *explorer) revived(ctx context.Context, round int, p Point) error {
 	if err := e.env.Postgres().AwaitGone(ctx); err != nil {
 		return err
 	}
 	if e.Struck != nil {
-		if err := e.Struck(ctx, e.env, round); err != nil {
+		if err := e.Struck(ctx, e.env, round, p); err != nil {
 			return fmt.Errorf("look at what the fault left of round %d: %w", round, err)
 		}
 	}

@@ -199,7 +199,7 @@ func TestStruckComesBeforeTheRestart(t *testing.T) {
 	note := func(what string) { world.log = append(world.log, what) }
 	e := explorer{env: world, Crash: Crash{
 		Name: "charge", Request: func(int) harness.Request { return harness.Request{Kind: "charge"} },
-		Struck: func(context.Context, harness.Env, int) error { note("looked at"); return nil },
+		Struck: func(context.Context, harness.Env, int, Point) error { note("looked at"); return nil },
 		Done:   func(context.Context, harness.Env, int) (bool, error) { note("done?"); return false, nil },
 		After:  func(context.Context, harness.Env, int) error { note("over"); return nil },
 	}}

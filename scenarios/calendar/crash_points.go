@@ -178,7 +178,7 @@ func driveCrashPoints(ctx context.Context, env harness.Env, e enumerated) error 
 			return state == last, err
 		},
 		Until:  func(ctx context.Context, _ harness.Env, round int) error { return p.await(ctx, round, last) },
-		Struck: func(ctx context.Context, env harness.Env, _ int) error { return p.dead.see(ctx, env) },
+		Struck: func(ctx context.Context, env harness.Env, _ int, _ explore.Point) error { return p.dead.see(ctx, env) },
 		After:  func(ctx context.Context, env harness.Env, _ int) error { return p.dead.awaitOver(ctx, env) },
 	})
 	planned := 1

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
-	"slices"
-	"time"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/harness/explore"
@@ -69,7 +67,8 @@ type pointDrive struct {
 	post     *courier
 	holds    map[int]string // by round
 	requests map[int]harness.Request
-	last     int // round
+	last     int   // round
+	stuck    int64 // attempts at the last round's refund when the fault struck, if nobody works on it any more
 }
 
 var (
@@ -247,6 +246,9 @@ func driveCrashPoints(ctx context.Context, env harness.Env, e enumerated) error 
 		After: func(ctx context.Context, _ harness.Env, round int) error { return p.over(ctx, round) },
 	}
 	if e.until != nil {
+		crash.Struck = func(ctx context.Context, _ harness.Env, round int, at explore.Point) error {
+			return p.struck(ctx, round, at)
+		}
 		crash.Until = func(ctx context.Context, _ harness.Env, round int) error { return e.until(ctx, p, round) }
 	}
 	points, err := explore.CrashPoints(ctx, env, crash)
@@ -302,71 +304,6 @@ func (o orderRows) word() string {
 		return pointSold
 	}
 	return o.brief()
-}
-
-// over brings a round to its end: callbacks, reconciliation, hard timeout, the
-// refund, as far as they are needed.
-func (p *pointDrive) over(ctx context.Context, round int) error {
-	if err := deliverAgain(ctx, p.env, p.post); err != nil {
-		return err
-	}
-	id := p.holds[round]
-	if id == "" {
-		return nil // a hold alone is not paid for
-	}
-	o, err := rowsOf(ctx, p.env, id)
-	if err == nil && o.charge == "CHARGING" {
-		if err = p.reconcile(ctx, id); err == nil {
-			o, err = rowsOf(ctx, p.env, id)
-		}
-	}
-	if err == nil && o.refund == "PENDING" {
-		if err = p.env.Advance(ctx, refundClaim); err == nil {
-			err = awaitRefund(ctx, p.env, id)
-		}
-	}
-	if err == nil {
-		err = deliverAgain(ctx, p.env, p.post)
-	}
-	return err
-}
-
-// reconcile moves the clock to where the server asks about the order's charge,
-// and, when the provider knows of no payment, to where it is given up.
-func (p *pointDrive) reconcile(ctx context.Context, holdID string) error {
-	ledger, err := ledgerNow(ctx, p.env)
-	if err != nil {
-		return err
-	}
-	taken := slices.ContainsFunc(ledger.Payments, func(y payments.Payment) bool { return y.Intent == holdID })
-	if err := p.env.Advance(ctx, reconcileAfter+time.Second); err != nil {
-		return err
-	}
-	if !taken {
-		if err := p.awaitAsked(ctx, holdID); err != nil {
-			return err
-		}
-		if err := pastHardTimeout(ctx, p.env); err != nil {
-			return err
-		}
-	}
-	return p.env.Await(ctx, "the charge of hold "+holdID+" is decided", patience, func(ctx context.Context) (bool, string, error) {
-		o, err := rowsOf(ctx, p.env, holdID)
-		return err == nil && o.charge != "CHARGING" && o.hold != "RESERVED", o.brief(), err
-	})
-}
-
-// awaitAsked waits until the provider has answered a question about the charge.
-func (p *pointDrive) awaitAsked(ctx context.Context, holdID string) error {
-	rows, err := p.env.Database().Query(ctx, `select charge_id::text as id from charges where hold_id = $1::text::uuid`, holdID)
-	if err != nil || len(rows) == 0 {
-		return err
-	}
-	path := "/charges/" + text(rows[0], "id")
-	return p.env.Await(ctx, "the provider is asked about hold "+holdID, patience, func(context.Context) (bool, string, error) {
-		asked := slices.ContainsFunc(p.env.Upstream(payments.Name).Calls(), func(c harness.UpstreamCall) bool { return c.Path == path && c.Answered != 0 })
-		return asked, "it is not", nil
-	})
 }
 
 // pollers is how many statements a server has with which it looks for work:
