@@ -129,7 +129,7 @@ func crashPointsOfReschedule() harness.Scenario {
 		Name:  "calendar/crash-points@reschedule",
 		Title: "two appointments with two consultants swap their times, and that is crashed at every one of its moments",
 		Doc: `As crash-points@create, for a reschedule that moves two appointments in one transaction, and for the two updates at the provider. Up to its COMMIT both are where they were, from it on
-both are at their new times: never one of them. In the end both events stand at the new times.`,
+both are at their new times: never one of them. In the end both events stand at the new times. Only kills, unless it is told otherwise (faults=both).`,
 		Sources: []string{"C-I1", "C-I2", "C-I3", "C-M14"},
 	})
 }
@@ -139,7 +139,7 @@ func crashPointsOfCancel() harness.Scenario {
 		Name:  "calendar/crash-points@cancel",
 		Title: "a cancellation, and the deletion at the provider that follows, is crashed at every one of its moments",
 		Doc: `As crash-points@create, for the cancellation of an appointment that the provider has: up to its COMMIT nothing has changed, then it is cancelled, from the last COMMIT on
-its event is known to be deleted. In the end no event stands.`,
+its event is known to be deleted. In the end no event stands. Only kills, unless it is told otherwise (faults=both).`,
 		Sources: []string{"C-I1", "C-I2", "C-I3", "C-M13"},
 	})
 }
@@ -147,7 +147,11 @@ its event is known to be deleted. In the end no event stands.`,
 // crashPoints fills in what the enumerations share.
 func crashPoints(e enumerated, s harness.Scenario) harness.Scenario {
 	s.Latency = e.kind
-	s.Params = []harness.Param{paramFaults, paramContract}
+	faults := paramFaults
+	if e.name != enumeratedCreate.name {
+		faults = with(paramFaults, "kill") // the suite has two minutes
+	}
+	s.Params = []harness.Param{faults, paramContract}
 	s.Choose = choosePoints
 	s.Drive = func(ctx context.Context, env harness.Env) error { return driveCrashPoints(ctx, env, e) }
 	s.Checks = func(p harness.Params) []harness.Check {
