@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/overbook/overbook/harness"
 	"github.com/overbook/overbook/scenarios/answers"
@@ -47,7 +48,7 @@ func backToBack() harness.Scenario {
 		Title: "appointments that follow each other without a minute between are booked at the same moment",
 		Doc: `Times are half open: who comes at ten does not overlap who goes at ten. A chain of appointments, each beginning in the minute in which another ends, is booked in random
 order at one barrier, between two events of other people that touch its ends. Everybody is answered 201, nothing is a conflict, every event is created. Then two
-minutes over a border are refused.`,
+minutes over a border are refused, and the consultant is shown as busy from the first to the last minute of all that, without a pause.`,
 		Sources: []string{"C-I1", "C-I3", "C-I4", "C-M8"},
 		Params:  []harness.Param{with(paramUsers, "16"), with(paramRounds, "5"), paramReplicas, paramContract},
 		Rounds:  rounds,
@@ -64,7 +65,7 @@ minutes over a border are refused.`,
 			for i := range rounds(p) {
 				want[roundName(i)] = map[string]int{"201": n}
 			}
-			return append(served(p), linearizable(), nothingInConflict(),
+			return append(served(p), linearizable(), nothingInConflict(), busyWithOthers(rounds(p)),
 				words("answers", "every link of a chain is booked, and what lies over a border is refused", chainGroup, answers.Fixed(want)),
 				appointmentStates("every appointment is created", map[string]int{"CREATED": n * rounds(p)}))
 		},
@@ -108,8 +109,43 @@ func driveChains(ctx context.Context, env harness.Env) error {
 		}
 		answers.WitnessOverlap(env, report)
 		env.Do(ctx, answers.As("cut", book(0, member(500), c.Resource.ID, chain.Cut.in("Etc/UTC", o), fmt.Sprintf("cut-%d", round))))
+		around := span{chain.From - 60, chain.To + 60}
+		env.Do(ctx, answers.As(kindBusyWithOthers, availability(0, member(500), c.Resource.ID, around.start(o), around.end(o))))
 	}
 	return finish(ctx, env)
+}
+
+// kindBusyWithOthers asks when a resource is busy from an hour before a chain to
+// an hour after it.
+const kindBusyWithOthers = "busy-with-others"
+
+// busyWithOthers: our appointments and others' events that touch are one time
+// in which the resource is busy.
+func busyWithOthers(rounds int) harness.Check {
+	const doc = "a resource is shown as busy over our appointments and others' events alike, as one time where they touch"
+	return funcCheck("answers.busy", doc, "back_to_back.go", false, func(rec harness.Record) harness.Verdict {
+		var wrong []harness.Evidence
+		list := rec.History.OfKind(kindBusyWithOthers)
+		for _, op := range list {
+			from, to, readable := windowOf(op)
+			var a availabilityAnswer
+			if err := op.Decode(&a); err != nil || !readable {
+				wrong = append(wrong, answers.About(op, "can't be read"))
+				continue
+			}
+			want := interval{time.Unix(60*(from+30), 0), time.Unix(60*(to-30), 0)} // what others have begins and ends half an hour into it
+			if len(a.Busy) != 1 || !a.Busy[0].Start.Equal(want.Start) || !a.Busy[0].End.Equal(want.End) {
+				wrong = append(wrong, answers.About(op, fmt.Sprintf("%d times, want one, %s", len(a.Busy), want)))
+			}
+		}
+		switch {
+		case len(wrong) > 0:
+			return harness.Violated(answers.Few(wrong), "%s: %d of %d are not; %s", doc, len(wrong), len(list), wrong[0].Text)
+		case len(list) < rounds:
+			return harness.Undecided(harness.ReasonUndelivered, "%d of %d questions were answered", len(list), rounds)
+		}
+		return harness.Passed("%s: %d answers", doc, len(list))
+	})
 }
 
 // nothingInConflict: of scenarios in which nobody else's event overlaps ours.

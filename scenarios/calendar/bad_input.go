@@ -21,6 +21,7 @@ type badWorld struct {
 	open, closed resource          // the other one is not active
 	mine, other  appointmentAnswer // of member 1, and of member 2
 	over         appointmentAnswer // of member 1, cancelled
+	begun        appointmentAnswer // of member 1
 	series       seriesAnswer      // of member 1
 	conflict     conflictAnswer    // of an appointment of member 3
 	kept         string            // a conflict that was resolved
@@ -38,7 +39,7 @@ func badInput() harness.Scenario {
 	return scenario(harness.Scenario{
 		Name:  "calendar/bad-input",
 		Title: "times that are none, appointments of others, and requests that can't be read or that nobody may make",
-		Doc: `An active resource under the policy keep-and-flag with appointments of several members, one cancelled, one with a conflict that staff have not decided and one with a conflict that
+		Doc: `An active resource under the policy keep-and-flag with appointments of several members, one cancelled, one begun, one with a conflict that staff have not decided and one with a conflict that
 they have; and a resource that is not active. Then a long list of requests, a few at once: times that are no times, too long, begun or beyond the horizon; zones that are none; what is
 somebody else's, over, or unknown; reschedules of nothing, of too much, of one appointment twice, or half of which can't be; decisions that are none; no key, two keys, no token,
 the wrong one; bodies of another shape. Each is answered with its status and problem type, and no row of what members and staff did has changed.
@@ -146,6 +147,9 @@ func makeBadWorld(ctx context.Context, env harness.Env, c badChoices, o time.Tim
 	if err = need(ctx, env, cancel(1, member(1), w.over.ID, "world-over"), 200); err != nil {
 		return w, err
 	}
+	if w.begun, err = begunNow(ctx, env, w.open); err != nil {
+		return w, err
+	}
 	if err = awaitSynced(ctx, env); err != nil {
 		return w, err
 	}
@@ -173,6 +177,21 @@ func makeBadWorld(ctx context.Context, env harness.Env, c badChoices, o time.Tim
 	}
 	w.now, err = serverNow(ctx, env)
 	return w, err
+}
+
+// begunNow books an appointment of member 1 in a few minutes, and moves the
+// clock into it.
+func begunNow(ctx context.Context, env harness.Env, r resource) (a appointmentAnswer, err error) {
+	const ahead = 10 * time.Minute
+	now, err := serverNow(ctx, env)
+	if err != nil {
+		return a, err
+	}
+	start := now.Truncate(time.Minute).Add(ahead)
+	if a, err = booked(ctx, env, book(1, member(1), r.ID, between("Etc/UTC", start, start.Add(2*time.Hour)), "world-begun")); err != nil {
+		return a, err
+	}
+	return a, env.Advance(ctx, ahead+time.Minute)
 }
 
 // awaitConflicts waits until so many conflicts are unresolved, and gives them

@@ -94,11 +94,13 @@ func asItIs(badWorld, *when)      {}
 func mine(w badWorld) string      { return w.mine.ID }
 func others(w badWorld) string    { return w.other.ID }
 func cancelled(w badWorld) string { return w.over.ID }
+func begun(w badWorld) string     { return w.begun.ID }
 
 // badMoves are of what is somebody else's, over or unknown, or to where it can't be.
 var badMoves = []bad{
 	{"move-of-another's", "404 unknown-appointment", moveOf(member(1), others, asItIs)},
 	{"move-of-what-is-over", "409 appointment-over", moveOf(member(1), cancelled, asItIs)},
+	{"move-of-what-has-begun", "409 appointment-over", moveOf(member(1), begun, asItIs)},
 	{"move-of-the-unknown", "404 unknown-appointment", moveOf(member(1), func(badWorld) string { return nowhere }, asItIs)},
 	{"move-of-what-is-no-id", "404 unknown-appointment", moveOf(member(1), func(badWorld) string { return "mine" }, asItIs)},
 	{"move-onto-another's", "409 overlap", moveOf(member(1), mine, func(w badWorld, t *when) { *t = between("Etc/UTC", w.other.Start, w.other.End) })},
@@ -107,6 +109,7 @@ var badMoves = []bad{
 	{"move-by-staff", "403 forbidden", moveOf(staff(1), mine, asItIs)},
 	{"cancel-another's", "404 unknown-appointment", func(w badWorld) harness.Request { return cancel(0, member(1), w.other.ID, "bad") }},
 	{"cancel-again", "409 appointment-over", func(w badWorld) harness.Request { return cancel(0, member(1), w.over.ID, "bad") }},
+	{"cancel-of-what-has-begun", "409 appointment-over", func(w badWorld) harness.Request { return cancel(0, member(1), w.begun.ID, "bad") }},
 	{"cancel-by-staff", "403 forbidden", func(w badWorld) harness.Request { return cancel(0, staff(1), w.mine.ID, "bad") }},
 	{"series-of-another", "404 unknown-series", func(w badWorld) harness.Request {
 		return moveSeries(0, member(2), w.series.SeriesID, w.free.in("Etc/UTC", w.origin), "bad")

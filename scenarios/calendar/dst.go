@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
@@ -168,7 +169,8 @@ func dst() harness.Scenario {
 		Name:  "calendar/dst",
 		Title: "appointments are booked around the hours that clocks leave out or show twice",
 		Doc: `For several zones whose clocks change, by an hour, by half an hour or by two: times in the gap, at its edges and over it; times in the fold, without a word for which, with either,
-and back to front; days of 23 and of 25 hours against the bound of 24; weekly appointments over a change, and into a gap or a fold, which are booked whole or not at all.
+and back to front; days of 23 and of 25 hours against the bound of 24; weekly appointments over a change, and into a gap or a fold, which are booked whole or not at all;
+a weekly one that is moved over a change, without the one that was given up.
 Every answer is compared with what the zone's clocks show: one instant, or 422 that says why not. Beside them customers in zones of half hours and quarters book the same
 instant, which is one however it is written.`,
 		Sources: []string{"C-I6", "C-I1", "C-M7"},
@@ -214,6 +216,9 @@ func driveDST(ctx context.Context, env harness.Env) error {
 				asked += answers.Once(op.Status != 0)
 			}
 		}
+		if err := movedSeries(ctx, env, c.Resources[clocksPerZone*i+clocksPerZone-1].ID, zone, i, gap); err != nil {
+			return err
+		}
 		env.Record(harness.Event{Kind: harness.EventNote, Subject: "clocks of " + zone, Text: fmt.Sprintf("change by %s at %s and by %s at %s", gap.by, gap.at.UTC().Format(time.RFC3339), fold.by, fold.at.UTC().Format(time.RFC3339))})
 	}
 	env.Witness("answered", float64(20*len(c.Zones)), asked, "requests about clocks that change that were answered")
@@ -221,6 +226,25 @@ func driveDST(ctx context.Context, env harness.Env) error {
 		return err
 	}
 	return finish(ctx, env)
+}
+
+// movedSeries books a weekly appointment over the gap, gives up the second of
+// it, and moves the rest by two hours: each stays in its week, by the wall clock.
+func movedSeries(ctx context.Context, env harness.Env, resource int64, zone string, i int, gap change) error {
+	local := gap.at.In(location(zone)).AddDate(0, 0, -14).Format("2006-01-02")
+	weekly := when{Start: local + "T16:00", End: local + "T16:30", Zone: zone, Weekly: 4}
+	who := member(900 + i)
+	booked := env.Do(ctx, book(0, who, resource, weekly, "moved-series"))
+	s, err := seriesOf(booked)
+	if err != nil || len(s.Appointments) != weekly.Weekly {
+		return refused(booked, "201 and a series")
+	}
+	if err := need(ctx, env, cancel(0, who, s.Appointments[1].ID, "moved-series"), http.StatusOK); err != nil {
+		return err
+	}
+	to := when{Start: local + "T18:00", End: local + "T18:45", Zone: zone}
+	env.Do(ctx, answers.As(clockKind(clockCase{name: "series-moved-over-the-gap", want: "200"}), moveSeries(0, who, s.SeriesID, to, "moved-series")))
+	return nil
 }
 
 // clockKind carries what the sender is to be told, as a plan can't: it knows no

@@ -21,7 +21,8 @@ const (
 	partCancelled = "cancelled"
 	partElsewhere = "elsewhere" // of another resource
 
-	meanwhile = 4 // appointments each, of the others
+	meanwhile = 4   // appointments each, of the others
+	slowToken = 100 // milliseconds that a refresh takes in the waves
 )
 
 // Kinds of what is done without an authorisation, and after.
@@ -71,7 +72,10 @@ func driveToken(ctx context.Context, env harness.Env) error {
 	if err != nil {
 		return err
 	}
-	if err := s.behave(ctx, func(b *provider.Behaviour) { b.HoldCreates = true }, provider.Config{}); err != nil {
+	slow := func(b *provider.Behaviour) {
+		b.HoldCreates, b.LatencyMS = true, map[string]float64{provider.Token: slowToken}
+	} // so that who refreshes beside others does it
+	if err := s.behave(ctx, slow, provider.Config{}); err != nil {
 		return err
 	}
 	first := s.playing(partAtOnce, partMoved, partCancelled)

@@ -380,7 +380,7 @@ func askedFor(op harness.Operation, k known) map[string]asked {
 	case callRead:
 		return one(asked{do: doRead, entries: []entry{{id: id}}})
 	case callAvailability:
-		if from, to, ok := windowOf(op); ok {
+		if from, to, ok := windowOf(op); ok && op.Kind != kindBusyWithOthers { // of others the model knows nothing
 			return map[string]asked{id: {do: doBusy, from: from, to: to}}
 		}
 	}

@@ -79,6 +79,11 @@ func standsOnce() harness.Check {
 				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("appointment %s, %s at %s: %s", text(a, "appointment_id"), text(a, "state"), text(a, "during"), problem), Ops: opOf(a)})
 			}
 		}
+		for _, c := range b.provider.Calls {
+			if a := b.byEvent[c.EventID]; a != nil && c.Call == provider.Delete && b.syncs[text(a, "appointment_id")]["touched_at"] == nil {
+				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("call %d deletes the event of appointment %s, and nobody has ever been at it", c.N, text(a, "appointment_id")), Ops: opOf(a)})
+			}
+		}
 		for id, list := range standing {
 			if b.byEvent[id] == nil && b.worksOn(b.calendars[list[0].Calendar]) {
 				wrong = append(wrong, harness.Evidence{Text: fmt.Sprintf("event %s stands in calendar %s, and is no appointment's", id, list[0].Calendar)})

@@ -2,7 +2,7 @@ package calendar
 
 import "github.com/overbook/overbook/harness"
 
-// races gives the scenarios in which nothing breaks: many want the same.
+// races gives the scenarios in which nothing breaks: many want the same, or somebody is late.
 func races() []harness.Scenario {
 	return []harness.Scenario{
 		twoCustomers(), onReplicas(twoCustomers(), "two customers book times that overlap at different replicas"),
@@ -15,7 +15,7 @@ func races() []harness.Scenario {
 		weeklyCourses(), onReplicas(weeklyCourses(), "weekly courses are booked and moved at three replicas"),
 		bookingStorm(), onReplicas(bookingStorm(), "the storm over three replicas"),
 		sameKeyRetries(), onReplicas(sameKeyRetries(), "copies of one request meet at three replicas"),
-		dst(), badInput(),
+		dst(), badInput(), lateWorker(),
 		activation(), onReplicas(activation(), "resources are activated at once at three replicas"),
 	}
 }

@@ -50,7 +50,7 @@ func misread(op harness.Operation, w when) string {
 		case !exact:
 			return "taken, although it is no instant, or two"
 		case callOf(op) == callMoveSeries:
-			return "" // what is over stays as it was: the scenario judges it
+			return misplacedInSeries(w, list)
 		case len(list) != len(times):
 			return fmt.Sprintf("%d appointments, asked for %d", len(list), len(times))
 		}
@@ -69,6 +69,20 @@ func misread(op harness.Operation, w when) string {
 		}
 	case "422 time-ambiguous":
 		return ambiguous(op, w)
+	}
+	return ""
+}
+
+// misplacedInSeries says which appointment of a series that was moved is not
+// where it should be, "" for none: each is as many weeks after the first as it
+// is in the series, whatever became of those before it. What is over stays where
+// it was; that nothing has begun is the scenarios' business.
+func misplacedInSeries(w when, list []appointmentAnswer) string {
+	for i, a := range list {
+		want, exact := w.weeksLater(i).interval()
+		if active[a.State] && exact && (!a.Start.Equal(want.Start) || !a.End.Equal(want.End)) {
+			return fmt.Sprintf("the %d. of the series is moved to %s, it is %s", i+1, a.interval(), want)
+		}
 	}
 	return ""
 }
