@@ -59,7 +59,7 @@ one is deactivated with an appointment on its way: no more bookings, and the app
 				among("answers.together", "of two activations at once each is answered 200, or 409 activation-busy", "activation.go", map[string][]string{
 					kindActivate: {"200", "409 activation-busy"}, "early": {"409 resource-inactive", "201"},
 				}),
-				onlyCreated(), resourcesAreActive())
+				onlyCreated(), createdWhileOff(), resourcesAreActive())
 		},
 	}, nil)
 }
@@ -177,9 +177,9 @@ func (d *activationDrive) together(ctx context.Context, env harness.Env, round i
 // offAndOn deactivates a resource with an appointment on its way, and activates
 // it again under the other policy.
 func (d *activationDrive) offAndOn(ctx context.Context, env harness.Env, r resource) error {
-	held := behaviour(r)
-	held.HoldCreates = true
-	if err := configure(ctx, env, provider.Config{Calendars: map[string]provider.Behaviour{r.Calendar: held}}); err != nil {
+	down := behaviour(r)
+	down.Mode = provider.Down
+	if err := configure(ctx, env, provider.Config{Calendars: map[string]provider.Behaviour{r.Calendar: down}}); err != nil {
 		return err
 	}
 	again := d.book("on its way", r)
@@ -190,12 +190,13 @@ func (d *activationDrive) offAndOn(ctx context.Context, env harness.Env, r resou
 	env.Do(ctx, answers.As("off", deactivate(staffProcess, staff(0), r.ID)))
 	env.Do(ctx, answers.As("off twice", deactivate(staffProcess, staff(0), r.ID)))
 	env.Do(ctx, d.book("when off", r))
-	if err := declare(ctx, env, r); err != nil { // lets the create go on
+	if err := declare(ctx, env, r); err != nil { // it is up again
 		return err
 	}
-	if err := awaitState(ctx, env, a.ID, "CREATED"); err != nil {
-		return err
+	if late := awaitState(ctx, env, a.ID, "CREATED"); late != nil {
+		env.Record(harness.Event{Kind: harness.EventNote, Subject: "not created while it is off", Text: late.Error()})
 	}
+	env.Do(ctx, answers.As(kindWhileOff, read(again.Process, again.Caller, a.ID)))
 	other := r
 	other.Policy = policyKeep
 	env.Do(ctx, answers.As("on again", activate(staffProcess, staff(0), other, "")))
@@ -213,6 +214,24 @@ func onlyCreated() harness.Check {
 			}
 		}
 		return wrong, judged
+	})
+}
+
+// kindWhileOff is a member's look at what was booked before the resource was
+// deactivated, before it is active again.
+const kindWhileOff = "appointment-while-off"
+
+// createdWhileOff: what is booked goes on being synchronised.
+func createdWhileOff() harness.Check {
+	const doc = "what was booked before its resource was deactivated is created while that is off"
+	return funcCheck("C-I8.off", doc, "activation.go", false, func(rec harness.Record) harness.Verdict {
+		for _, op := range rec.History.OfKind(kindWhileOff) {
+			if a, err := appointmentOf(op); err != nil || a.State != "CREATED" {
+				return harness.Violated([]harness.Evidence{answers.About(op, "is "+orNone(a.State))}, "%s: it is %s", doc, orNone(a.State))
+			}
+			return harness.Passed("%s", doc)
+		}
+		return harness.Undecided(harness.ReasonUndelivered, "nobody looked")
 	})
 }
 

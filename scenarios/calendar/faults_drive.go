@@ -269,6 +269,7 @@ func (s *cast) ids(names ...string) []string {
 // Queries that count among the appointments with the ids $1.
 const (
 	countSynced  = `select count(*) as n from syncs where appointment_id::text = any($1) and due_at is null and claim is null`
+	countOver    = `select count(*) as n from syncs where appointment_id::text = any($1) and claim is null and (due_at is null or parked_at is not null)`
 	countFailing = `select count(*) as n from syncs where appointment_id::text = any($1) and attempts > 0`
 	countParked  = `select count(*) as n from syncs where appointment_id::text = any($1) and parked_at is not null`
 	countWaiting = `select count(*) as n from syncs join appointments using (appointment_id) where appointment_id::text = any($1) and due_at is not null and state = 'BOOKED'`

@@ -89,7 +89,7 @@ func driveRate(ctx context.Context, env harness.Env) error {
 	if err := env.Advance(ctx, retryAfter); err != nil {
 		return err
 	}
-	if err := awaitCount(ctx, env, "what waited is done", len(s.playing(partLimited, partMeanwhile)), countSynced, s.ids(partLimited, partMeanwhile)); err != nil {
+	if err := awaitCount(ctx, env, "what waited is done, or parked", len(s.playing(partLimited, partMeanwhile)), countOver, s.ids(partLimited, partMeanwhile)); err != nil {
 		return err
 	}
 	return finish(ctx, env)
