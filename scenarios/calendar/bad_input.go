@@ -91,10 +91,10 @@ func driveBad(ctx context.Context, env harness.Env) error {
 	}
 	done := holdCalls(env) // before anybody waits for anybody else
 	w, err := makeBadWorld(ctx, env, c, o)
+	done() // also when it failed: a server that waits for itself makes nothing of the world, and is judged by that
 	if err != nil {
 		return err
 	}
-	done()
 	if err := noteDigest(ctx, env, "before the bad requests"); err != nil {
 		return err
 	}

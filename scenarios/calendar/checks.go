@@ -66,6 +66,7 @@ func standing(_ harness.Params, a allowance) []harness.Check {
 		check.Instant(sqlCheck("C-history.events", "event_per_step.sql")),
 		toldIsStored(),
 		rowsWereTold(),
+		refusedDidNothing(),
 		sameAnswers(false),
 		contractAnswers(),
 	}

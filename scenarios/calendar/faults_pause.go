@@ -145,8 +145,9 @@ func (s *cast) whilePaused(ctx context.Context) error {
 		s.env.Record(harness.Event{Kind: harness.EventNote, Subject: "another resource", Text: late.Error()})
 	}
 	others := []string{partMoved, partCancelled}
-	if err := awaitCount(ctx, s.env, "the rest goes on", len(s.playing(others...)), countSynced, s.ids(others...)); err != nil {
-		return err
+	if stuck := awaitCount(ctx, s.env, "the rest goes on", len(s.playing(others...)), countSynced, s.ids(others...)); stuck != nil { // as above
+		s.env.Record(harness.Event{Kind: harness.EventNote, Subject: "the rest of the paused resource", Text: stuck.Error()})
+		late = stuck
 	}
 	if late == nil {
 		if err := awaitSynced(ctx, s.env); err != nil {

@@ -14,11 +14,12 @@ import (
 
 // Parts of appointments whose worker is late.
 const (
-	partRefusedMoved = "refused-moved" // its check finds the time taken, and the member has moved away from it
-	partRefusedLate  = "refused-late"  // its check finds the time taken, and is heard of when another worker has found it free
-	partSpentLate    = "spent-late"    // its create arrives when the event has been deleted
-	partMadeLate     = "made-late"     // its create is answered when the event has been deleted
-	partNewToken     = "new-token"     // the answer with its token is lost
+	partRefusedMoved  = "refused-moved"  // its check finds the time taken, and the member has moved away from it
+	partRefusedLate   = "refused-late"   // its check finds the time taken, and is heard of when another worker has found it free
+	partSpentLate     = "spent-late"     // its create arrives when the event has been deleted
+	partMadeLate      = "made-late"      // its create is answered when the event has been deleted
+	partNewToken      = "new-token"      // the answer with its token is lost
+	partMeanwhileMade = "made-meanwhile" // made while a look of reconciliation is on its way back
 
 	kindBookToken = "book-with-a-new-token"
 )
@@ -33,10 +34,10 @@ func lateWorker() harness.Scenario {
 		Doc: `Workers are held on the wire to the provider, and the clock is moved over their claims: others do the work, and then they go on. One was about to reject an appointment over
 somebody else's event that has gone meanwhile, and the appointment is created: it stays so. One's create arrives when the member has cancelled and the event's id is spent, one's was carried out,
 and its answer comes when the event is deleted: there is no event in the end, and none is made under another id. One that has kept its claim finds the time taken that the member has left
-meanwhile: the new time counts. At last the answer with a new token is lost: who asks again does so under the same key, and gets it.`,
+meanwhile: the new time counts. Appointments are created while a look of reconciliation is on its way back: they are not in it, and none counts as missing. At last the answer with a new token is lost: who asks again does so under the same key, and gets it.`,
 		Sources: []string{"C-I2", "C-I3", "C-I7", "C-M13"},
 		Params:  []harness.Param{atMost(with(paramEach, "2"), 2), paramContract}, // those that are held leave hands for the others
-		Choose:  chooseParts(theParts(append([]string{partRefusedMoved, partNewToken}, lateParts...)...)),
+		Choose:  chooseParts(theParts(append([]string{partRefusedMoved, partMeanwhileMade, partNewToken}, lateParts...)...)),
 		Topology: func(p harness.Params) harness.Topology {
 			return topology(p, clocked(map[string]string{"CALENDAR_TIMEOUT": "60s", "POOL_SIZE": "24"}))
 		},
@@ -44,12 +45,12 @@ meanwhile: the new time counts. At last the answer with a new token is lost: who
 		Checks: func(p harness.Params) []harness.Check {
 			n := p.Int(paramEach.Name)
 			return append(served(p), neverMadeAgain(),
-				kinds("members notice nothing of it", answers.Tallies{kindBook: {"201": 4 * n}, kindBookToken: {"201": n}, kindMove: {"200": n}, kindCancel: {"200": 2 * n}}),
+				kinds("members notice nothing of it", answers.Tallies{kindBook: {"201": 5 * n}, kindBookToken: {"201": n}, kindMove: {"200": n}, kindCancel: {"200": 2 * n}}),
 				ends("who has lost the claim changes nothing", map[string]string{
-					partRefusedMoved: "CREATED", partRefusedLate: "CREATED", partNewToken: "CREATED", partSpentLate: "CANCELLED", partMadeLate: "CANCELLED",
+					partRefusedMoved: "CREATED", partRefusedLate: "CREATED", partMeanwhileMade: "CREATED", partNewToken: "CREATED", partSpentLate: "CANCELLED", partMadeLate: "CANCELLED",
 				}),
 				saw("each event is made once, and none whose id is spent", map[string][]string{
-					partRefusedMoved: {"create created"}, partRefusedLate: {"create created"}, partNewToken: {"create created"}, partSpentLate: {"create spent"}, partMadeLate: {"create created"},
+					partRefusedMoved: {"create created"}, partRefusedLate: {"create created"}, partMeanwhileMade: {"create created"}, partNewToken: {"create created"}, partSpentLate: {"create spent"}, partMadeLate: {"create created"},
 				}))
 		},
 	}, nil)
@@ -69,6 +70,9 @@ func driveLate(ctx context.Context, env harness.Env) error {
 	if err := lookedAgain(ctx, env); err != nil { // those who were late have gone on, with the token that they have
 		return err
 	}
+	if err := s.madeDuringLook(ctx); err != nil {
+		return err
+	}
 	lost := func(b *provider.Behaviour) { b.TokenAnswer, b.TokenFirst = provider.Reset, 1 }
 	if err := s.behave(ctx, lost, provider.Config{ExpireTokens: []string{s.Resources[0].Calendar}}); err != nil {
 		return err
@@ -82,8 +86,13 @@ func driveLate(ctx context.Context, env harness.Env) error {
 // held has the first calls of a kind wait at a moment, as many as there are
 // appointments of the part, and those alone.
 func (s *cast) held(name, method string, at harness.Moment) (letGo func()) {
+	return s.heldFirst(s.env.Params().Int(paramEach.Name), name, method, at)
+}
+
+// heldFirst has the first calls of a kind wait at a moment, and those alone.
+func (s *cast) heldFirst(calls int, name, method string, at harness.Moment) (letGo func()) {
 	hold := make(chan struct{})
-	for n := range s.env.Params().Int(paramEach.Name) {
+	for n := range calls {
 		s.env.Upstream(provider.Name).Inject(harness.UpstreamFault{Name: name, Method: method, Path: "/events", Nth: n + 1, At: at, Hold: hold})
 	}
 	return func() { close(hold) }
@@ -129,6 +138,28 @@ func (s *cast) movedAway(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return awaitSynced(ctx, s.env)
+}
+
+// madeDuringLook has appointments created while the answer to a look at the
+// whole calendar is on its way back.
+func (s *cast) madeDuringLook(ctx context.Context) error {
+	letGo := sync.OnceFunc(s.heldFirst(1, partMeanwhileMade, http.MethodGet, harness.MomentAccepted))
+	defer letGo()
+	if err := s.env.Advance(ctx, lookInterval+time.Second); err != nil {
+		return err
+	}
+	if err := awaitMet(ctx, s.env, partMeanwhileMade, 1, 1, "looks of reconciliation that were held"); err != nil {
+		return err
+	}
+	list := s.playing(partMeanwhileMade)
+	if err := s.book(ctx, kindBook, list); err != nil {
+		return err
+	}
+	if err := awaitCount(ctx, s.env, "they are created", len(list), countSynced, s.ids(partMeanwhileMade)); err != nil {
+		return err
+	}
+	letGo()
 	return awaitSynced(ctx, s.env)
 }
 
