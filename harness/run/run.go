@@ -64,6 +64,8 @@ func (c *Conductor) Run(ctx context.Context, s harness.Scenario, plan harness.Pl
 	if err != nil {
 		return harness.Result{}, harness.Record{}, err
 	}
+	c.under.Add(1)
+	defer c.under.Add(-1)
 	record := run.conduct(ctx)
 	result, err := run.finish(record)
 	if err != nil {
@@ -206,6 +208,11 @@ func (s *session) up(ctx context.Context) error {
 	}
 	if err := s.startPostgresWire(ctx, names); err != nil {
 		return err
+	}
+	if len(s.topology.Doubles) > 0 {
+		if err := s.c.emptyJournal(ctx); err != nil {
+			return err
+		}
 	}
 	for _, d := range s.topology.Doubles {
 		u, err := s.startDouble(ctx, d, seedOf(s.plan.Seed, d.Name), names)
