@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ func TestJournalIsEmptiedBetweenRuns(t *testing.T) {
 		}
 	})
 	c := &Conductor{parts: parts, wiremock: upstream.NewWireMock(parts.WireMock.URL())}
-	get := func(path string) *http.Response {
+	get := func(path string) []byte {
 		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, parts.WireMock.URL()+path, http.NoBody)
 		if err != nil {
@@ -36,8 +37,12 @@ func TestJournalIsEmptiedBetweenRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = res.Body.Close() })
-		return res
+		defer func() { _ = res.Body.Close() }()
+		body, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body
 	}
 	emptied := func() int {
 		t.Helper()
@@ -46,7 +51,7 @@ func TestJournalIsEmptiedBetweenRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 		var journal struct{ Meta struct{ Total int } }
-		if err := json.NewDecoder(get("/__admin/requests").Body).Decode(&journal); err != nil {
+		if err := json.Unmarshal(get("/__admin/requests"), &journal); err != nil {
 			t.Fatal(err)
 		}
 		return journal.Meta.Total
