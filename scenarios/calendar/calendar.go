@@ -14,10 +14,10 @@ import (
 // What the servers of all scenarios count in server time, said here so that the
 // clock can be moved by it.
 const (
-	syncInterval      = 25 * time.Millisecond
+	syncInterval      = 5 * time.Millisecond
 	syncBackoff       = 100 * time.Millisecond
 	syncClaim         = 30 * time.Second
-	reconcileInterval = 100 * time.Millisecond
+	reconcileInterval = 40 * time.Millisecond
 	parkAfter         = 50
 	horizon           = 17520 * time.Hour
 )

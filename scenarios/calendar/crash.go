@@ -35,7 +35,7 @@ const lookInterval = 24 * time.Hour
 func clocked(more map[string]string) map[string]string {
 	server := map[string]string{
 		"CALENDAR_RECONCILE_INTERVAL": lookInterval.String(),
-		"POOL_SIZE":                   "8", // one client at a time; a server that is started so often need not open more
+		"POOL_SIZE":                   "4", // one client at a time; a server that is started so often need not open more
 	}
 	maps.Copy(server, more)
 	return server

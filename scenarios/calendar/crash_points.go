@@ -147,11 +147,7 @@ its event is known to be deleted. In the end no event stands. Only kills, unless
 // crashPoints fills in what the enumerations share.
 func crashPoints(e enumerated, s harness.Scenario) harness.Scenario {
 	s.Latency = e.kind
-	faults := paramFaults
-	if e.name != enumeratedCreate.name {
-		faults = with(paramFaults, "kill") // the suite has two minutes
-	}
-	s.Params = []harness.Param{faults, paramContract}
+	s.Params = []harness.Param{with(paramFaults, "kill"), paramContract} // the suite has two minutes
 	s.Choose = choosePoints
 	s.Drive = func(ctx context.Context, env harness.Env) error { return driveCrashPoints(ctx, env, e) }
 	s.Checks = func(p harness.Params) []harness.Check {
