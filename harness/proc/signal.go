@@ -22,6 +22,33 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return p.send(sig)
 }
 
+// Halt stops the process, and once it is stopped, which stopped waits for, what
+// it has started. Both at once may never come to be: a process that is starting
+// another waits for that one's exec, which can't be stopped, and a child that
+// is stopped before its exec keeps it there.
+func (p *Process) Halt(ctx context.Context, stopped func(context.Context) error) error {
+	p.mu.Lock()
+	if p.reaped {
+		p.mu.Unlock()
+		return fmt.Errorf("signal %s: %w", p.spec.Name, ErrExited)
+	}
+	p.spec.OnEvent("signal", fmt.Sprintf("%s gets %s", p.spec.Name, unix.SignalName(syscall.SIGSTOP)))
+	err := syscall.Kill(p.PID(), syscall.SIGSTOP)
+	p.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("signal %s: %w", p.spec.Name, err)
+	}
+	if err := stopped(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return fmt.Errorf("signal %s: %w", p.spec.Name, ErrExited)
+	}
+	return p.send(syscall.SIGSTOP)
+}
+
 // send needs the lock, and a process that is not reaped.
 func (p *Process) send(sig syscall.Signal) error {
 	if err := syscall.Kill(-p.PID(), sig); err != nil {

@@ -142,13 +142,18 @@ func (r *replica) Signal(ctx context.Context, name string) error {
 	if r.process == nil {
 		return fmt.Errorf("signal %s: it is not running", r.name)
 	}
+	if sig == syscall.SIGSTOP {
+		err := r.process.Halt(ctx, r.awaitStopped)
+		r.stopped = !errors.Is(err, proc.ErrExited)
+		if err != nil {
+			return fmt.Errorf("signal %s: %w", r.name, err)
+		}
+		return nil
+	}
 	if err := r.process.Signal(sig); err != nil {
 		return fmt.Errorf("signal %s: %w", r.name, err)
 	}
 	switch sig {
-	case syscall.SIGSTOP:
-		r.stopped = true
-		return r.awaitStopped(ctx)
 	case syscall.SIGCONT:
 		r.stopped = false
 	default: // TERM and KILL
