@@ -52,14 +52,17 @@ func (e *DeadlineError) Error() string {
 	return fmt.Sprintf("%s: not within %s (last seen: %s)", e.What, e.In, e.Last)
 }
 
-// Await asks holds until it says true, with pauses between the questions.
+// Await asks holds until it says true, with pauses between the questions: short
+// ones first, as most of what is waited for is there in no time, and then ones
+// as long as pause, so that asking takes little from those who are waited for.
 // holds gives a short text on the state it saw. An error of holds ends the
 // wait. When the deadline passes first the error is a [*DeadlineError].
 func Await(ctx context.Context, what string, deadline, pause time.Duration, holds func(context.Context) (bool, string, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, deadline, errDeadline)
 	defer cancel()
-	ticker := time.NewTicker(pause)
-	defer ticker.Stop()
+	next := max(pause/firstPause, 1)
+	timer := time.NewTimer(next)
+	defer timer.Stop()
 	last := ""
 	for {
 		ok, state, err := holds(ctx)
@@ -72,15 +75,20 @@ func Await(ctx context.Context, what string, deadline, pause time.Duration, hold
 		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("%s: %w", what, err)
 		}
+		timer.Reset(next)
 		select {
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), errDeadline) {
 				return &DeadlineError{What: what, Last: last, In: deadline}
 			}
 			return fmt.Errorf("%s: %w", what, context.Cause(ctx))
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		next = min(next*3/2+1, pause)
 	}
 }
+
+// firstPause is which part of the longest pause the first one is.
+const firstPause = 5
 
 var errDeadline = errors.New("deadline passed")

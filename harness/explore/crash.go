@@ -63,7 +63,13 @@ type Crash struct {
 
 	Upstreams []string         // whose calls by the request are moments, too
 	Actions   []harness.Action // ActionDrop, ActionKill
-	_         struct{}
+
+	// OneKill has moments of one transaction before its COMMIT, between which no
+	// wire saw anything else, killed at once, at the last of them: the kill
+	// undoes the transaction, wherever in it it strikes. What no wire sees, as a
+	// server's file, a kill at each of them may still tell apart.
+	OneKill bool
+	_       struct{}
 }
 
 // A Point is one moment of a request and what came of a fault there.
@@ -96,20 +102,32 @@ func CrashPoints(ctx context.Context, env harness.Env, c Crash) ([]Point, error)
 	if err != nil {
 		return nil, fmt.Errorf("number the moments of a %s: %w", c.Name, err)
 	}
-	points := make([]Point, 0, len(moments)*len(c.Actions))
-	for _, action := range c.Actions {
-		for _, m := range moments {
-			f := m.fault
-			f.Action = action
-			points = append(points, Point{Number: len(points) + 1, Of: len(moments) * len(c.Actions), Crash: c.Name, Label: m.label, Fault: f, Action: action})
-		}
-	}
+	points := c.points(moments)
 	for i := range points {
 		if err := e.try(ctx, &points[i]); err != nil {
 			return points[:i], fmt.Errorf("crash point %d of %d of a %s (%s): %w", i+1, len(points), c.Name, points[i].Fault, err)
 		}
 	}
 	return points, nil
+}
+
+// points are the moments with each action.
+func (c Crash) points(moments []momentOf) []Point {
+	var points []Point
+	for _, action := range c.Actions {
+		for i, m := range moments {
+			if c.OneKill && action == harness.ActionKill && i+1 < len(moments) && m.undoneAlike(moments[i+1]) {
+				continue
+			}
+			f := m.fault
+			f.Action = action
+			points = append(points, Point{Number: len(points) + 1, Crash: c.Name, Label: m.label, Fault: f, Action: action})
+		}
+	}
+	for i := range points {
+		points[i].Of = len(points)
+	}
+	return points
 }
 
 // An explorer is one enumeration at work.

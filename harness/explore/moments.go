@@ -19,7 +19,12 @@ type momentOf struct {
 	fault harness.Fault // without its action
 	label string
 	at    time.Duration
+	tx    int // transaction that is under way and not committed yet; 0 for none
 }
+
+// undoneAlike reports whether a kill at the moment leaves what one at the next
+// leaves: both undo the same transaction.
+func (m momentOf) undoneAlike(next momentOf) bool { return m.tx != 0 && m.tx == next.tx }
 
 // number runs the request undisturbed until its moments are known, and numbers
 // them. What goes over the Postgres wire outside of requests is the server's
@@ -99,7 +104,11 @@ func momentsOf(units []harness.Unit, own map[string]bool) []momentOf {
 	for i, u := range units {
 		add := func(sql, match string, ats ...harness.Moment) {
 			for _, at := range ats {
-				list = append(list, momentOf{fault: harness.Fault{At: at, Match: match, Nth: nth(units, i, at, match)}, label: label(at, sql), at: u.Arrived})
+				m := momentOf{fault: harness.Fault{At: at, Match: match, Nth: nth(units, i, at, match)}, label: label(at, sql), at: u.Arrived, tx: u.Tx}
+				if at == harness.AfterCommit {
+					m.tx = 0
+				}
+				list = append(list, m)
 			}
 		}
 		mine := ofTx[u.Tx]

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/overbook/overbook/harness/clock"
 )
 
 // A Database is one scenario's own.
@@ -104,12 +106,16 @@ func (d *Database) Drop(ctx context.Context) error {
 	return nil
 }
 
+// endWait bounds how long sessions that were told to end are waited for.
+const endWait = 5 * time.Second
+
 func (p *Postgres) drop(ctx context.Context, full string) error {
+	if err := p.endSessions(ctx, full); err != nil {
+		return err
+	}
 	sql := `drop database if exists ` + quoted(full)
 	if p.version >= 130000 {
-		sql += ` with (force)`
-	} else if _, err := p.pool.Exec(ctx, `select pg_terminate_backend(pid) from pg_stat_activity where datname = $1`, full); err != nil {
-		return err
+		sql += ` with (force)` // somebody may have come since
 	}
 	if _, err := p.pool.Exec(ctx, sql); err != nil {
 		return err
@@ -118,6 +124,17 @@ func (p *Postgres) drop(ctx context.Context, full string) error {
 	delete(p.made, full)
 	p.mu.Unlock()
 	return nil
+}
+
+// endSessions ends all sessions of the database and waits until they are gone.
+// A DROP that still finds one, if only on its way out, looks again a tenth of a
+// second later, and most runs would lose that.
+func (p *Postgres) endSessions(ctx context.Context, full string) error {
+	return clock.Await(ctx, "sessions of "+full+" end", endWait, 2*time.Millisecond, func(ctx context.Context) (bool, string, error) {
+		var left int
+		err := p.pool.QueryRow(ctx, `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = $1 and backend_type = 'client backend'`, full).Scan(&left)
+		return left == 0, fmt.Sprintf("%d of them are there", left), err
+	})
 }
 
 // dropMade removes what is left of us on somebody else's cluster.

@@ -22,7 +22,7 @@ type activationChoices struct {
 
 // slowList is how long the provider takes for the one look of an activation,
 // where two of them must meet.
-const slowList = 400 // milliseconds
+const slowList = 150 // milliseconds
 
 func activation() harness.Scenario {
 	return scenario(harness.Scenario{

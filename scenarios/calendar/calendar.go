@@ -122,13 +122,24 @@ func topology(p harness.Params, server map[string]string) harness.Topology {
 		Design: "calendar", Replicas: replicas, Doubles: []harness.Double{countable()},
 		PostgresWire: true, // so that a red run shows its statements in their order
 		Server: map[string]string{
-			"POOL_SIZE": strconv.Itoa(max(10, 24/replicas)), "CALENDAR_LOCK_TIMEOUT": "10s", "CALENDAR_STATEMENT_TIMEOUT": "15s",
+			"POOL_SIZE": strconv.Itoa(poolOf(p, replicas)), "CALENDAR_LOCK_TIMEOUT": "10s", "CALENDAR_STATEMENT_TIMEOUT": "15s",
 			"CALENDAR_SYNC_INTERVAL": syncInterval.String(), "CALENDAR_SYNC_BACKOFF": syncBackoff.String(), "CALENDAR_SYNC_CLAIM": syncClaim.String(),
 			"CALENDAR_RECONCILE_INTERVAL": reconcileInterval.String(), "CALENDAR_PARK_AFTER": strconv.Itoa(parkAfter), "CALENDAR_HORIZON": horizon.String(),
 		},
 	}
 	maps.Copy(t.Server, server)
 	return t
+}
+
+// poolOf is how many connections a replica opens: enough for a burst, and where
+// a few members act at once no more than those need, as opening them is a good
+// part of such a run.
+func poolOf(p harness.Params, replicas int) int {
+	const few = hands + 2
+	if _, ok := p[paramEach.Name]; ok {
+		return few
+	}
+	return max(few, 24/replicas)
 }
 
 // countable is the provider, of whose calls both observers count those that end
@@ -170,9 +181,22 @@ func variant(s harness.Scenario, suffix, title string, defaults map[string]strin
 	return s
 }
 
-// onReplicas is the same scenario on three replicas.
+// onReplicas is the same scenario on three replicas, which take as many rounds
+// as one does.
 func onReplicas(s harness.Scenario, title string) harness.Scenario {
 	return variant(s, "3-replicas", title, map[string]string{paramReplicas.Name: "3"})
+}
+
+// halfOnReplicas is the same on three replicas with half the rounds: planted
+// bugs are found by all of them on one.
+func halfOnReplicas(s harness.Scenario, title string) harness.Scenario {
+	defaults := map[string]string{paramReplicas.Name: "3"}
+	for _, p := range s.Params {
+		if n, err := strconv.Atoi(p.Default); err == nil && p.Name == paramRounds.Name {
+			defaults[p.Name] = strconv.Itoa((n + 1) / 2)
+		}
+	}
+	return variant(s, "3-replicas", title, defaults)
 }
 
 // outcomes tallies the appointments of a record by state.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"time"
 
@@ -21,6 +22,18 @@ const pointDays = 400
 var paramFaults = harness.Param{
 	Name: "faults", Kind: harness.ChoiceParam, Default: "both", Values: []string{"both", "drop", "kill"},
 	Doc: "what is done at each moment: the connection is dropped, the server is killed, or first the one and then the other",
+}
+
+// At which moments servers are killed.
+const (
+	killsApart = "apart"
+	killsEach  = "each"
+)
+
+// paramKills is at which moments servers are killed.
+var paramKills = harness.Param{
+	Name: "kills", Kind: harness.ChoiceParam, Default: killsApart, Values: []string{killsApart, killsEach},
+	Doc: "kill at each moment, or at those that the wires tell apart: of moments in one transaction with nothing else between them the last, as what it did is undone at each of them",
 }
 
 // pointActions are what the parameters ask for.
@@ -147,7 +160,7 @@ its event is known to be deleted. In the end no event stands. Only kills, unless
 // crashPoints fills in what the enumerations share.
 func crashPoints(e enumerated, s harness.Scenario) harness.Scenario {
 	s.Latency = e.kind
-	s.Params = []harness.Param{with(paramFaults, "kill"), paramContract} // the suite has two minutes
+	s.Params = []harness.Param{with(paramFaults, "kill"), paramKills, paramContract} // the suite has two minutes
 	s.Choose = choosePoints
 	s.Drive = func(ctx context.Context, env harness.Env) error { return driveCrashPoints(ctx, env, e) }
 	s.Checks = func(p harness.Params) []harness.Check {
@@ -170,6 +183,7 @@ func driveCrashPoints(ctx context.Context, env harness.Env, e enumerated) error 
 	last := e.states[len(e.states)-1]
 	points, err := explore.CrashPoints(ctx, env, explore.Crash{
 		Name: e.name, Actions: pointActions(env.Params()), Upstreams: []string{provider.Name}, Quiet: quiet,
+		OneKill: env.Params().Text(paramKills.Name) == killsApart,
 		Prepare: func(ctx context.Context, _ harness.Env, round int) error { return p.begin(ctx, round) },
 		Request: func(round int) harness.Request { return e.request(p, round) },
 		State:   func(ctx context.Context, _ harness.Env, round int) (string, error) { return p.state(ctx, round) },
@@ -192,23 +206,37 @@ func driveCrashPoints(ctx context.Context, env harness.Env, e enumerated) error 
 	return finishByClock(ctx, env)
 }
 
-// begin prepares a round.
+// ahead is how many rounds are prepared at once.
+const ahead = 20
+
+// begin prepares a round, and with it the next ones: their appointments are
+// booked and synchronised before its request is made.
 func (p *pointDrive) begin(ctx context.Context, round int) error {
 	if round >= pointDays {
 		return fmt.Errorf("the plan has %d days, and a %s has more moments than that", pointDays, p.name)
 	}
-	if p.first == "" {
+	if p.first == "" || len(p.has[round]) > 0 {
 		return nil
 	}
-	for n, s := range []span{p.choice.One, p.choice.Other} {
-		a, err := booked(ctx, p.env, answers.As("first", book(round, member(round), p.choice.Resources[n].ID, p.at(s, round), fmt.Sprintf("first-%d", n))))
+	spans := []span{p.choice.One, p.choice.Other}
+	if p.kind == kindCancel {
+		spans = spans[:1] // one is enough
+	}
+	var requests []harness.Request
+	for r := round; r < min(round+ahead, pointDays); r++ {
+		for n, s := range spans {
+			requests = append(requests, answers.As("first", book(r, member(r), p.choice.Resources[n].ID, p.at(s, r), fmt.Sprintf("first-%d", n))))
+		}
+	}
+	for i, op := range p.env.DoAll(ctx, requests, 1) {
+		if op.Status != http.StatusCreated {
+			return refused(op, "201")
+		}
+		a, err := appointmentOf(op)
 		if err != nil {
 			return err
 		}
-		p.has[round] = append(p.has[round], a)
-		if p.kind == kindCancel {
-			break // one is enough
-		}
+		p.has[round+i/len(spans)] = append(p.has[round+i/len(spans)], a)
 	}
 	return awaitSynced(ctx, p.env)
 }

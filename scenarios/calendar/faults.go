@@ -11,7 +11,7 @@ func faults() []harness.Scenario {
 	keep := map[string]string{paramPolicy.Name: policyKeep}
 	atomic := map[string]string{paramContract.Name: contractAtomic}
 	at := func(point string) map[string]string { return map[string]string{paramPoint.Name: point} }
-	free := plus(at(pointFree), map[string]string{paramReplicas.Name: "3", paramRounds.Name: "10"})
+	free := plus(at(pointFree), map[string]string{paramReplicas.Name: "3", paramRounds.Name: "6"})
 	return []harness.Scenario{
 		busyAfterCheck(), onReplicas(busyAfterCheck(), "somebody else takes the time between check and create, at three replicas"),
 		variant(busyAfterCheck(), "keep-and-flag", "somebody else takes the time between our check and our create, and both stay until staff decide", keep),
