@@ -5,7 +5,7 @@ OUT   ?= runs
 BIN   := bin/overbook
 
 .DEFAULT_GOAL := help
-.PHONY: help build setup race test lint demo doctor bench bench-wire suite20 on-sale mutants test-docker amplify clean
+.PHONY: help build setup race test lint demo doctor bench bench-wire suite20 on-sale crash-points mutants test-docker amplify clean
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,8 +46,13 @@ suite20: setup ## the race suite twenty times: no FAIL, no UNKNOWN
 on-sale: setup ## ten thousand people for eighty seats, judged (two minutes; not in the suite)
 	@$(BIN) run tickets/on-sale --out $(OUT) -v
 
+crash-points: setup ## a fault at each moment of each request, kills and dropped connections (the suite takes fewer of the calendar's)
+	@$(BIN) run 'telescope/crash-points*' --out $(OUT)
+	@$(BIN) run 'tickets/crash-points*' --set faults=both --out $(OUT)
+	@$(BIN) run 'calendar/crash-points*' --set faults=both --set kills=each --out $(OUT)
+
 mutants: setup ## plant each bug and see that its scenario turns red
-	@$(GO) test -count=1 -tags mutants -run TestMutants -timeout 60m -v ./scenarios/...
+	@$(GO) test -count=1 -tags mutants -run TestMutants -timeout 120m -v ./scenarios/...
 
 test-docker: build ## the same parts from Docker images (a clear skip where there is no daemon)
 	@OVERBOOK_TEST_DOCKER=1 $(GO) test -count=1 -run Docker -v ./harness/provision

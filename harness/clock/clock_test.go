@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/overbook/overbook/harness/clock"
@@ -109,4 +110,32 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	if !errors.Is(err, stopped) || errors.As(err, &late) {
 		t.Error(err)
 	}
+}
+
+// TestPausesGrow: what comes soon is seen soon, and what takes long is asked for
+// at the longest pause.
+func TestPausesGrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const longest = 5 * time.Millisecond
+		began := time.Now()
+		var asked []time.Duration
+		err := clock.Await(t.Context(), "rows", time.Hour, longest, func(context.Context) (bool, string, error) {
+			asked = append(asked, time.Since(began))
+			return len(asked) == 12, "", nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first := asked[1] - asked[0]; first > longest/4 {
+			t.Errorf("the first pause was %s, of at most %s", first, longest)
+		}
+		for i := 2; i < len(asked); i++ {
+			if pause, before := asked[i]-asked[i-1], asked[i-1]-asked[i-2]; pause < before || pause > longest {
+				t.Errorf("pause %d was %s, the one before %s, the longest is to be %s", i, pause, before, longest)
+			}
+		}
+		if last := asked[11] - asked[10]; last != longest {
+			t.Errorf("the last pause was %s, want %s", last, longest)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -171,5 +172,49 @@ func TestRecoverable(t *testing.T) {
 				t.Errorf("evidence %+v does not name both operations", v.Evidence)
 			}
 		})
+	}
+}
+
+// TestOneKillOfWhatIsUndoneAlike: of moments of one transaction before its
+// COMMIT the last is killed at; a call between two of them, another session's
+// statement, and a COMMIT keep them apart. A dropped connection, which the
+// server lives to see, is tried at each.
+func TestOneKillOfWhatIsUndoneAlike(t *testing.T) {
+	units := []harness.Unit{
+		unit(1, 1, "I", "T", false, "begin"),
+		unit(1, 1, "T", "T", false, "insert into keys values ($1)"),
+		unit(1, 1, "T", "T", false, "insert into audit values ($1)"),
+		unit(1, 1, "T", "T", false, "insert into outbox values ($1)"),
+		unit(1, 1, "T", "I", true, "commit"),
+		unit(2, 2, "I", "I", true, "update quotas set n = n + 1"),
+		unit(3, 3, "I", "T", false, "begin"),
+		unit(3, 3, "T", "T", false, "select one"),
+		unit(4, 4, "I", "I", true, "select other"), // of another session, in the midst of it
+		unit(3, 3, "T", "T", false, "select two"),
+		unit(3, 3, "T", "I", true, "commit"),
+	}
+	moments := momentsOf(units, nil)
+	call := momentOf{fault: harness.Fault{At: harness.MomentReceived, Match: "POST /events", Nth: 1}, label: "call"}
+	moments = slices.Insert(moments, 3, call) // between the second statement's two moments
+	labels := func(c Crash) (got []string) {
+		for i, p := range c.points(moments) {
+			if got = append(got, p.Label); p.Number != i+1 || p.Of != len(c.points(moments)) {
+				t.Errorf("point %d of %d is numbered %d of %d", i+1, len(c.points(moments)), p.Number, p.Of)
+			}
+		}
+		return got
+	}
+	want := []string{
+		"before insert into audit values ($1)", "call", "before COMMIT of insert into keys values ($1)", "after COMMIT of insert into keys values ($1)",
+		"after update quotas set n = n + 1", "after COMMIT of update quotas set n = n + 1",
+		"after select one", "after select other", "after COMMIT of select other", "before COMMIT of select one", "after COMMIT of select one",
+	}
+	if diff := cmp.Diff(want, labels(Crash{OneKill: true, Actions: []harness.Action{harness.ActionKill}})); diff != "" {
+		t.Error(diff)
+	}
+	for _, c := range []Crash{{OneKill: true, Actions: []harness.Action{harness.ActionDrop}}, {Actions: []harness.Action{harness.ActionKill}}} {
+		if got := labels(c); len(got) != len(moments) {
+			t.Errorf("one kill %v, %v: %d points of %d moments: %v", c.OneKill, c.Actions, len(got), len(moments), got)
+		}
 	}
 }

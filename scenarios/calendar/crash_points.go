@@ -131,7 +131,7 @@ func crashPointsOfCreate() harness.Scenario {
 		Title: "a booking, and the creation at the provider that follows, is crashed at every one of its moments",
 		Doc: `The wires number the moments of a booking and of what the synchroniser does for it: before and after each statement, before and after each COMMIT, before the client
 reads the answer, and each call of the provider (received, accepted). For each of them a member books a time of their own with a fault exactly there: the server is killed
-and started again (with faults=both the connection is reset as well, in a round of its own). Up to the booking's COMMIT there is nothing, then it is booked, from the last COMMIT on it is created. The member asks again with
+and started again (with faults=both the connection is reset as well, in a round of its own). Of kills that undo one and the same transaction, with nothing on the wires between them, one is tried; with kills=each all are. Up to the booking's COMMIT there is nothing, then it is booked, from the last COMMIT on it is created. The member asks again with
 the same key and gets their appointment, one and the same. Then the clock is moved over what the dead had claimed: each appointment has one event, made once.`,
 		Sources: []string{"C-I1", "C-I2", "C-I3", "C-M3"},
 	})
