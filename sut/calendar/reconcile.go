@@ -35,7 +35,7 @@ func newReconciler(st *store, p *provider, cfg Config, m *meters) *reconciler {
 // run looks at what is due until the context ends.
 func (r *reconciler) run(ctx context.Context) {
 	queue[lookAt]{
-		cfg: r.cfg, every: min(r.cfg.SyncInterval, r.cfg.ReconcileInterval), hands: lookHands, claim: r.claim, do: r.do, what: "calendars to look at",
+		cfg: r.cfg, every: min(4*r.cfg.SyncInterval, r.cfg.ReconcileInterval), hands: lookHands, claim: r.claim, do: r.do, what: "calendars to look at",
 	}.run(ctx)
 }
 
