@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/overbook/overbook/harness"
@@ -38,26 +39,38 @@ func TestMutants(t *testing.T) {
 	if len(all) < 6 {
 		t.Fatalf("%d mutants below %s, expected at least six", len(all), mutant.Folder)
 	}
+	green := verdicts(t, root, program, scenariosOf(all...), "")
 	for _, m := range all {
-		for _, k := range m.Killers {
-			t.Run(m.ID+"/"+filepath.Base(k.Scenario), func(t *testing.T) {
-				green := verdicts(t, root, program, k.Scenario, "")
-				if green[k.Check] != harness.Pass {
-					t.Fatalf("without the bug %s of %s is %s, want PASS", k.Check, k.Scenario, green[k.Check])
+		t.Run(m.ID, func(t *testing.T) {
+			red := verdicts(t, root, program, scenariosOf(m), m.ID)
+			for _, k := range m.Killers {
+				if got := green[k]; got != harness.Pass {
+					t.Errorf("without the bug %s of %s is %s, want PASS", k.Check, k.Scenario, got)
 				}
-				red := verdicts(t, root, program, k.Scenario, m.ID)
-				if red[k.Check] != harness.Failed {
-					t.Errorf("%s survives: %s of %s is %s, want FAIL (%s)", m.ID, k.Check, k.Scenario, red[k.Check], m.Title)
+				if got := red[k]; got != harness.Failed {
+					t.Errorf("%s survives: %s of %s is %s, want FAIL (%s)", m.ID, k.Check, k.Scenario, got, m.Title)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 
-// verdicts runs a scenario and gives its verdicts by check.
-func verdicts(t *testing.T, root, program, scenario, mutantID string) map[string]harness.Status {
+// scenariosOf are those that must see the mutants, each once.
+func scenariosOf(mutants ...mutant.Mutant) (list []string) {
+	for _, m := range mutants {
+		for _, k := range m.Killers {
+			if !slices.Contains(list, k.Scenario) {
+				list = append(list, k.Scenario)
+			}
+		}
+	}
+	return list
+}
+
+// verdicts runs scenarios and gives their verdicts by scenario and check.
+func verdicts(t *testing.T, root, program string, scenarios []string, mutantID string) map[mutant.Killer]harness.Status {
 	t.Helper()
-	args := []string{"run", scenario, "--json", "--out", t.TempDir()}
+	args := append([]string{"run", "--json", "--out", t.TempDir()}, scenarios...)
 	if mutantID != "" {
 		args = append(args, "--mutant", mutantID)
 	}
@@ -69,14 +82,16 @@ func verdicts(t *testing.T, root, program, scenario, mutantID string) map[string
 		t.Fatal(err)
 	}
 	var suite harness.Suite
-	if err := json.Unmarshal(out, &suite); err != nil || len(suite.Scenarios) != 1 {
+	if err := json.Unmarshal(out, &suite); err != nil || len(suite.Scenarios) != len(scenarios) {
 		t.Fatalf("overbook %v: %v (%v)\n%s", args, err, exit, out)
 	}
-	found := map[string]harness.Status{}
-	for _, v := range suite.Scenarios[0].Checks {
-		found[v.ID] = v.Status
-		if v.Status != harness.Pass {
-			t.Logf("%s %s: %s", v.Status, v.ID, v.Summary)
+	found := map[mutant.Killer]harness.Status{}
+	for _, s := range suite.Scenarios {
+		for _, v := range s.Checks {
+			found[mutant.Killer{Scenario: s.Name, Check: v.ID}] = v.Status
+			if v.Status != harness.Pass {
+				t.Logf("%s: %s %s: %s", s.Name, v.Status, v.ID, v.Summary)
+			}
 		}
 	}
 	return found
