@@ -187,8 +187,8 @@ func onReplicas(s harness.Scenario, title string) harness.Scenario {
 	return variant(s, "3-replicas", title, map[string]string{paramReplicas.Name: "3"})
 }
 
-// halfOnReplicas is the same on three replicas with half the rounds: planted
-// bugs are found by all of them on one.
+// halfOnReplicas is the same on three replicas with half the rounds. It is for
+// scenarios whose planted bugs are found on one replica, in all the rounds.
 func halfOnReplicas(s harness.Scenario, title string) harness.Scenario {
 	defaults := map[string]string{paramReplicas.Name: "3"}
 	for _, p := range s.Params {

@@ -128,7 +128,7 @@ var (
 func crashPointsOfCreate() harness.Scenario {
 	return crashPoints(enumeratedCreate, harness.Scenario{
 		Name:  "calendar/crash-points@create",
-		Title: "a booking, and the creation at the provider that follows, is crashed at every one of its moments",
+		Title: "a booking, and the creation at the provider that follows, is crashed at every one of its moments that a kill tells apart",
 		Doc: `The wires number the moments of a booking and of what the synchroniser does for it: before and after each statement, before and after each COMMIT, before the client
 reads the answer, and each call of the provider (received, accepted). For each of them a member books a time of their own with a fault exactly there: the server is killed
 and started again (with faults=both the connection is reset as well, in a round of its own). Of kills that undo one and the same transaction, with nothing on the wires between them, one is tried; with kills=each all are. Up to the booking's COMMIT there is nothing, then it is booked, from the last COMMIT on it is created. The member asks again with
@@ -140,7 +140,7 @@ the same key and gets their appointment, one and the same. Then the clock is mov
 func crashPointsOfReschedule() harness.Scenario {
 	return crashPoints(enumeratedReschedule, harness.Scenario{
 		Name:  "calendar/crash-points@reschedule",
-		Title: "two appointments with two consultants swap their times, and that is crashed at every one of its moments",
+		Title: "two appointments with two consultants swap their times, and that is crashed at every one of its moments that a kill tells apart",
 		Doc: `As crash-points@create, for a reschedule that moves two appointments in one transaction, and for the two updates at the provider. Up to its COMMIT both are where they were, from it on
 both are at their new times: never one of them. In the end both events stand at the new times. Only kills, unless it is told otherwise (faults=both).`,
 		Sources: []string{"C-I1", "C-I2", "C-I3", "C-M14"},
@@ -150,7 +150,7 @@ both are at their new times: never one of them. In the end both events stand at 
 func crashPointsOfCancel() harness.Scenario {
 	return crashPoints(enumeratedCancel, harness.Scenario{
 		Name:  "calendar/crash-points@cancel",
-		Title: "a cancellation, and the deletion at the provider that follows, is crashed at every one of its moments",
+		Title: "a cancellation, and the deletion at the provider that follows, is crashed at every one of its moments that a kill tells apart",
 		Doc: `As crash-points@create, for the cancellation of an appointment that the provider has: up to its COMMIT nothing has changed, then it is cancelled, from the last COMMIT on
 its event is known to be deleted. In the end no event stands. Only kills, unless it is told otherwise (faults=both).`,
 		Sources: []string{"C-I1", "C-I2", "C-I3", "C-M13"},
